@@ -1,0 +1,139 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
+"""The compiled kernels: checked pointers in, the GIL released, no NumPy C API.
+
+Every function has its twin in ``lsqindex/reference.py``, bit-equal on every instruction set. The
+SIMD lives in the headers beside this file; see simd.h.
+"""
+
+import os
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+
+
+cdef extern from "simd.h" nogil:
+    int LSQ_LANES
+    int lsq_simd_available(int level)
+
+cdef extern from "flips.h" nogil:
+    void lsq_flips(int level, uint8_t *bits, const int32_t *r, const int32_t *g2, const int32_t *diagonal,
+                   int32_t *work, int64_t n, int32_t m, int32_t stride, int32_t steps, int32_t low)
+
+cdef extern from "feedback.h" nogil:
+    void lsq_feedback(int level, uint8_t *bits, float *c, const float *columns, int64_t n, int32_t m)
+
+cdef extern from "descend.h" nogil:
+    void lsq_descend(int level, uint16_t *levels, float *r, const float *g, int64_t n, int32_t m, int32_t count,
+                     int32_t sweeps)
+
+cdef extern from "pack.h" nogil:
+    void lsq_pack(uint8_t *codes, const uint16_t *fields, const uint8_t *widths, int64_t n, int64_t m, int64_t size)
+    void lsq_unpack(uint16_t *fields, const uint8_t *codes, const uint8_t *widths, int64_t n, int64_t m, int64_t size)
+
+
+#: Rows of matrices passed here are padded to a multiple of this.
+LANES = LSQ_LANES
+
+_NAMES = ("portable", "avx2", "avx512", "neon")
+cdef int _level = 0
+
+
+def simd_levels():
+    """The instruction sets that this machine and this build have, slowest first."""
+    return tuple(name for level, name in enumerate(_NAMES) if lsq_simd_available(level))
+
+
+def simd_level():
+    """The instruction set in use."""
+    return _NAMES[_level]
+
+
+def use_simd(name):
+    """Use this instruction set from now on, in the whole process."""
+    global _level
+    if name not in simd_levels():
+        raise ValueError(f"LSQINDEX_SIMD={name!r}: this machine has {', '.join(simd_levels())}")
+    _level = _NAMES.index(name)
+
+
+use_simd(os.environ.get("LSQINDEX_SIMD") or max(simd_levels(), key=_NAMES.index))
+
+
+def flips(uint8_t[:, ::1] bits not None, const int32_t[:, ::1] r not None, const int32_t[:, ::1] g2 not None,
+          const int32_t[::1] diagonal not None, int steps):
+    """Improve the binary codes ``bits`` in place by ``steps`` flips each; see flips.h."""
+    cdef int64_t n = bits.shape[0]
+    cdef int32_t m = <int32_t>bits.shape[1], stride = <int32_t>g2.shape[1], low = 1
+    if r.shape[0] != n or r.shape[1] != m or g2.shape[0] != m + 1 or diagonal.shape[0] != m:
+        raise ValueError("flips: shapes do not fit")
+    if stride < m or stride % LSQ_LANES or steps < 0:
+        raise ValueError(f"flips: the rows of g2 must be padded to a multiple of {LSQ_LANES}")
+    if n == 0 or m == 0:
+        return
+    while low < stride:
+        low *= 2
+    low -= 1
+    cdef int32_t[::1] work = np.empty(4 * stride, np.int32)
+    with nogil:
+        lsq_flips(_level, &bits[0, 0], &r[0, 0], &g2[0, 0], &diagonal[0], &work[0], n, m, stride, steps, low)
+
+
+def feedback(float[:, ::1] c not None, const float[:, ::1] columns not None):
+    """The first guess of binary codes, uint8 of the shape of ``c``, which is used up; see feedback.h."""
+    cdef int64_t n = c.shape[0]
+    cdef int32_t m = <int32_t>c.shape[1]
+    if columns.shape[0] != m or columns.shape[1] != m:
+        raise ValueError("feedback: shapes do not fit")
+    bits = np.empty((n, m), np.uint8)
+    cdef uint8_t[:, ::1] out = bits
+    if n and m:
+        with nogil:
+            lsq_feedback(_level, &out[0, 0], &c[0, 0], &columns[0, 0], n, m)
+    return bits
+
+
+def descend(uint16_t[:, ::1] levels not None, float[:, ::1] r not None, const float[:, ::1] g not None, int count,
+            int sweeps):
+    """Improve the n-ary codes ``levels`` in place by coordinate descent; ``r`` is used up; see descend.h."""
+    cdef int64_t n = levels.shape[0]
+    cdef int32_t m = <int32_t>levels.shape[1]
+    if r.shape[0] != n or r.shape[1] != m or g.shape[0] != m or g.shape[1] != m or not 2 <= count <= 65536:
+        raise ValueError("descend: shapes do not fit")
+    if n == 0 or m == 0:
+        return
+    with nogil:
+        lsq_descend(_level, &levels[0, 0], &r[0, 0], &g[0, 0], n, m, count, sweeps)
+
+
+cdef int64_t _bytes(const uint8_t[::1] widths) except -1:
+    cdef int64_t total = 0, j
+    for j in range(widths.shape[0]):
+        if not 1 <= widths[j] <= 16:
+            raise ValueError("a field has 1 to 16 bits")
+        total += widths[j]
+    return (total + 7) // 8
+
+
+def pack(const uint16_t[:, ::1] fields not None, const uint8_t[::1] widths not None, int64_t size):
+    """Field numbers (n, m) as codes (n, size); see pack.h."""
+    if fields.shape[1] != widths.shape[0] or _bytes(widths) != size:
+        raise ValueError("pack: shapes do not fit")
+    codes = np.zeros((fields.shape[0], size), np.uint8)
+    cdef uint8_t[:, ::1] out = codes
+    if fields.shape[0] and size:
+        with nogil:
+            lsq_pack(&out[0, 0], &fields[0, 0], &widths[0], fields.shape[0], fields.shape[1], size)
+    return codes
+
+
+def unpack(const uint8_t[:, ::1] codes not None, const uint8_t[::1] widths not None):
+    """The field numbers (n, m) of codes; see pack.h."""
+    if _bytes(widths) != codes.shape[1]:
+        raise ValueError("unpack: shapes do not fit")
+    fields = np.empty((codes.shape[0], widths.shape[0]), np.uint16)
+    cdef uint16_t[:, ::1] out = fields
+    if codes.shape[0] and widths.shape[0]:
+        with nogil:
+            lsq_unpack(&out[0, 0], &codes[0, 0], &widths[0], codes.shape[0], widths.shape[0], codes.shape[1])
+    return fields

@@ -1,0 +1,317 @@
+"""The contract of an encoder: vectors → codes → vectors, and what searching needs to know.
+
+The public methods here are the door: they check input, cut it into blocks, and call the protected
+methods of the encoder, which see only checked float32 rows:
+
+    public            checked here            an encoder writes
+    fit(vectors)      shape, finite, sample   _fit(sample)
+    encode(vectors)   shape, finite, blocks   _encode(block)
+    decode(codes)     shape, levels           _decode(fields)
+    embed(vectors)    shape, finite, blocks   _embed(fields)
+    tables(queries)   shape, finite, metric   _tables(queries, metric, symmetric)
+
+An encoder is made again from ``config`` (plain values: the arguments of its constructor) and
+``state`` (named arrays), never by pickle: see :func:`lsqindex.encoders.from_bytes`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError
+from ..vectors import BLOCK_ROWS, Vectors, open_rows, read_rows, sample_rows
+from .layout import Layout, Tables
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Metric = Literal["l2", "cosine", "ip"]
+Distance = Literal["asymmetric", "symmetric"]
+Codes = NDArray[np.uint8]
+Fields = NDArray[np.uint16]
+Config = dict[str, Any]
+State = dict[str, NDArray[Any]]
+
+#: ``progress(step, steps, error)``: called after each step of training; ``error`` is the relative
+#: reconstruction error of the step, nan where the step has none.
+Progress = Callable[[int, int, float], None]
+
+METRICS: tuple[Metric, ...] = ("l2", "cosine", "ip")
+
+
+class Encoder(ABC):
+    """Learns from vectors, then turns vectors into codes and back.
+
+    >>> import numpy as np
+    >>> from lsqindex.encoders import make_encoder
+    >>> vectors = np.random.default_rng(0).standard_normal((500, 16))
+    >>> encoder = make_encoder("itq", bits=16).fit(vectors)
+    >>> codes = encoder.encode(vectors)
+    >>> codes.shape, codes.dtype
+    ((500, 2), dtype('uint8'))
+    >>> encoder.decode(codes).shape
+    (500, 16)
+    """
+
+    #: The registered name; set by ``register_encoder``.
+    name: ClassVar[str]
+    #: Raised when ``state`` changes its meaning; an older program refuses a newer state.
+    version: ClassVar[int] = 1
+
+    #: Dimensions of the vectors; None before ``fit``.
+    dim: int | None = None
+    _layout: Layout | None = None
+
+    # -- what an encoder writes ---------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def config(self) -> Config:
+        """The constructor's arguments, plain values only."""
+
+    @abstractmethod
+    def _fit(self, sample: Vectors, progress: Progress) -> None:
+        """Learn from ``sample`` (``self.dim`` is set)."""
+
+    @abstractmethod
+    def _make_layout(self, dim: int) -> Layout:
+        """The layout for vectors of ``dim``; raises ParameterError where none fits.
+
+        Asked before ``fit`` to check the parameters, and after it, when training may have decided.
+        """
+
+    @abstractmethod
+    def _state(self) -> State:
+        """The arrays that, with ``config`` and ``dim``, make a fitted encoder."""
+
+    @abstractmethod
+    def _restore(self, state: StateReader) -> None:
+        """Set what ``_state`` gave; every array is taken through ``state.array``, which checks it."""
+
+    @abstractmethod
+    def _encode(self, block: Vectors) -> Fields:
+        """The field numbers of a block of vectors, shape (n, fields)."""
+
+    @abstractmethod
+    def _decode(self, fields: Fields) -> Vectors:
+        """Vectors reconstructed from field numbers."""
+
+    @abstractmethod
+    def _embed(self, fields: Fields) -> Vectors:
+        """Field numbers as a feature vector of ``embed_dim`` numbers (section 2.2 of the paper)."""
+
+    @abstractmethod
+    def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
+        """Tables that sum to the squared L2 distance, or to minus the inner product."""
+
+    def _min_vectors(self) -> tuple[int, str]:
+        """How many training vectors are needed, and the advice when there are fewer."""
+        return 2, "pass more vectors"
+
+    def _sample_size(self) -> int:
+        """How many training vectors are of use."""
+        return 65_536
+
+    @property
+    def distances(self) -> tuple[Distance, ...]:
+        """Which distances :meth:`tables` can give."""
+        return ("asymmetric", "symmetric")
+
+    # -- the public face ----------------------------------------------------------------------
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether ``fit`` has succeeded, or the encoder was restored from a state."""
+        return self._layout is not None
+
+    @property
+    def layout(self) -> Layout:
+        """What the code looks like; see :class:`Layout`."""
+        if self._layout is None:
+            raise NotFittedError(f"{type(self).__name__} is not fitted: call fit(vectors) first")
+        return self._layout
+
+    @property
+    def code_size(self) -> int:
+        """Bytes of a code."""
+        return self.layout.code_size
+
+    @property
+    def embed_dim(self) -> int:
+        """Numbers of the feature vector that :meth:`embed` gives: one per code dimension."""
+        return self.layout.m
+
+    @property
+    def state(self) -> State:
+        """Named arrays from which, with ``config``, the fitted encoder is made again."""
+        self._fitted_dim()
+        return self._state()
+
+    def fit(self, vectors: ArrayLike, *, progress: Progress | None = None) -> Self:
+        """Learn from ``vectors``, any array-like or memory map of shape (n, dim).
+
+        Only a sample of what is useful is read. The same vectors, parameters and seed give the
+        same encoder, whatever the number of threads. After an error the encoder is as it was.
+        """
+        rows = open_rows(vectors)
+        need, advice = self._min_vectors()
+        if rows.shape[0] < need:
+            raise TooFewVectorsError(f"fit: {need} vectors or more are needed, got {rows.shape[0]}; {advice}")
+        self._make_layout(int(rows.shape[1]))
+        rng = np.random.default_rng(self.config.get("seed", 0))
+        sample = sample_rows(rows, self._sample_size(), rng)
+        fresh = type(self)(**self.config)
+        fresh.dim = int(rows.shape[1])
+        fresh._fit(sample, progress or _no_progress)
+        fresh._layout = fresh._make_layout(fresh.dim)
+        self.__dict__.update(fresh.__dict__)
+        return self
+
+    def encode(self, vectors: ArrayLike, *, threads: int = 1) -> Codes:
+        """Codes of ``vectors``: uint8, shape (n, code_size); equal for every ``threads``."""
+        rows = open_rows(vectors, self._fitted_dim())
+        codes = np.empty((rows.shape[0], self.layout.code_size), np.uint8)
+
+        def one(first: int) -> None:
+            block = read_rows(rows, slice(first, first + BLOCK_ROWS), first=first)
+            codes[first : first + BLOCK_ROWS] = self.layout.pack(self._encode(block))
+
+        _over_blocks(one, rows.shape[0], threads)
+        return codes
+
+    def decode(self, codes: Codes) -> NDArray[np.float32]:
+        """Reconstructed vectors: float32, shape (n, dim)."""
+        dim = self._fitted_dim()
+        codes = self.layout.check(codes)
+        out = np.empty((len(codes), dim), np.float32)
+        for first in range(0, len(codes), BLOCK_ROWS):
+            out[first : first + BLOCK_ROWS] = self._decode(self.layout.unpack(codes[first : first + BLOCK_ROWS]))
+        return out
+
+    def embed(self, vectors: ArrayLike) -> NDArray[np.float32]:
+        """The codes of ``vectors`` as feature vectors: float32, shape (n, embed_dim).
+
+        For subspace reduction these are the coded values; for subspace clustering the projections
+        of the centres onto one dimension (the paper's refinement, section 2.2.2).
+        """
+        rows = open_rows(vectors, self._fitted_dim())
+        out = np.empty((rows.shape[0], self.embed_dim), np.float32)
+        for first in range(0, rows.shape[0], BLOCK_ROWS):
+            block = read_rows(rows, slice(first, first + BLOCK_ROWS), first=first)
+            out[first : first + BLOCK_ROWS] = self._embed(self._encode(block))
+        return out
+
+    def tables(self, queries: ArrayLike, metric: Metric = "l2", distance: Distance = "asymmetric") -> Tables:
+        """Look-up tables for ``queries``, shape (nq, dim).
+
+        Sums of look-ups estimate the squared L2 distance, 1 − cosine, or minus the inner product.
+        For ``cosine`` the stored vectors must have been normalized before encoding; queries are
+        normalized here. ``symmetric`` uses the query's own code (section 3.1 of the paper).
+        """
+        if metric not in METRICS:
+            raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
+        if distance not in self.distances:
+            raise ParameterError(
+                f"distance={distance!r}: {self.name} with these parameters has {' and '.join(self.distances)} only"
+            )
+        vectors = read_rows(open_rows(queries, self._fitted_dim(), what="queries"), what="queries")
+        if metric == "cosine":
+            norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))[:, None]
+            vectors = (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
+        tables = self._tables(vectors, "ip" if metric == "ip" else "l2", distance == "symmetric")
+        # For unit vectors ‖q − x‖² = 2 (1 − cos).
+        half = np.float32(0.5)
+        return Tables(tables.values * half, tables.bias * half) if metric == "cosine" else tables
+
+    @classmethod
+    def from_state(cls, config: Mapping[str, Any], state: Mapping[str, NDArray[Any]], dim: Any) -> Self:
+        """The fitted encoder that ``config`` and ``state`` came from; StateError where they do not fit."""
+        try:
+            encoder = cls(**dict(config))
+            if type(dim) is not int or not 1 <= dim <= 1 << 20:
+                raise StateError(f"{cls.name}: dim {dim!r} is impossible; the stored encoder is damaged")
+            encoder.dim = dim
+            encoder._make_layout(dim)
+            reader = StateReader(cls.name, state)
+            encoder._restore(reader)
+            encoder._layout = encoder._make_layout(dim)
+        except (TypeError, ParameterError) as error:
+            raise StateError(f"{cls.name}: the stored parameters do not fit ({error})") from error
+        reader.finish()
+        return encoder
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.config.items())
+        return f"{type(self).__name__}({arguments})"
+
+    # -- shared by encoders -------------------------------------------------------------------
+
+    def _fitted_dim(self) -> int:
+        if self.dim is None or self._layout is None:
+            raise NotFittedError(f"{type(self).__name__} is not fitted: call fit(vectors) first")
+        return self.dim
+
+
+class StateReader:
+    """Takes arrays out of a stored state, each checked: a forged state raises StateError."""
+
+    def __init__(self, owner: str, state: Mapping[str, NDArray[Any]]) -> None:
+        self._owner = owner
+        self._left = dict(state)
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> NDArray[Any]:
+        """The array ``name``, which must have this shape and dtype and be finite."""
+        array = self._left.pop(name, None)
+        if not isinstance(array, np.ndarray):
+            raise StateError(f"{self._owner}: the stored state has no array {name!r}")
+        if array.shape != shape or array.dtype != np.dtype(dtype):
+            raise StateError(
+                f"{self._owner}: stored {name!r} is {array.dtype}{array.shape}, needed {np.dtype(dtype)}{shape}"
+            )
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise StateError(f"{self._owner}: stored {name!r} has NaN or infinite numbers")
+        return np.ascontiguousarray(array)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of ``name``, for arrays whose size the parameters do not tell."""
+        array = self._left.get(name)
+        return array.shape if isinstance(array, np.ndarray) else ()
+
+    def finish(self) -> None:
+        """Nothing may be left over."""
+        if self._left:
+            raise StateError(f"{self._owner}: unknown arrays in the stored state: {', '.join(sorted(self._left))}")
+
+
+def check_int(name: str, value: Any, low: int, high: int) -> int:
+    """``value`` as an int within [low, high], or a ParameterError."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise ParameterError(f"{name}={value!r}: a whole number from {low} to {high} is needed")
+    return int(value)
+
+
+def constructor_names(encoder: type[Encoder]) -> list[str]:
+    """The parameters an encoder's constructor takes."""
+    return [name for name in inspect.signature(encoder.__init__).parameters if name != "self"]
+
+
+def _over_blocks(one: Callable[[int], None], rows: int, threads: int) -> None:
+    threads = check_int("threads", threads, 1, 1024)
+    firsts = range(0, rows, BLOCK_ROWS)
+    if threads == 1 or len(firsts) < 2:
+        for first in firsts:
+            one(first)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(one, firsts))
+
+
+def _no_progress(step: int, steps: int, error: float) -> None:
+    del step, steps, error

@@ -1,0 +1,89 @@
+"""What the binary encoders share: bits are signs of orthogonal-ish projections, each bit has a size.
+
+    h = sign(R (x − mean)),   x ≈ mean + Rᵀ (size · h)
+
+``itq``, ``okmeans`` and ``lsh`` differ only in how R and the sizes are found. The asymmetric
+distance is Σ_j (r_j·(q − mean) − size_j·h_j)² / blocks: for orthonormal rows the squared distance to the
+reconstruction within their span, and linear in the bits.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal
+
+import numpy as np
+
+from ..errors import ParameterError
+from ..vectors import Vectors
+from .base import Config, Encoder, Fields, State, StateReader, check_int
+from .layout import Layout, Tables
+from .linalg import Float32
+
+
+class BinaryEncoder(Encoder):
+    """The base of ``itq``, ``okmeans`` and ``lsh``."""
+
+    def __init__(self, bits: int = 256, *, seed: int = 0) -> None:
+        self.bits = check_int("bits", bits, 1, 1 << 16)
+        self.seed = check_int("seed", seed, 0, 2**63 - 1)
+
+    #: Whether there may be more bits than dimensions.
+    _may_exceed_dim = False
+
+    @property
+    @abstractmethod
+    def config(self) -> Config:
+        """The constructor's arguments."""
+
+    def _make_layout(self, dim: int) -> Layout:
+        if self.bits > dim and not self._may_exceed_dim:
+            raise ParameterError(
+                f"{self.name} has at most one bit per dimension: bits={self.bits} for {dim} dimensions; "
+                f"use bits={dim} or less, or an encoder without that limit (lsq, lsh)"
+            )
+        return Layout.uniform(2, self.bits, linear=True)
+
+    def _set(self, mean: Float32, rotation: Float32, sizes: Float32) -> None:
+        """``rotation``: bits × dim, in blocks of orthonormal rows."""
+        self._mean, self._rotation, self._sizes = mean, rotation, sizes
+
+    @property
+    def _blocks(self) -> float:
+        """How often the rows span the space: above 1 with more bits than dimensions."""
+        return max(1.0, self.bits / (self.dim or 1))
+
+    def _state(self) -> State:
+        return {"mean": self._mean, "rotation": self._rotation, "sizes": self._sizes}
+
+    def _restore(self, state: StateReader) -> None:
+        dim = self.dim or 0
+        rotation, sizes = state.array("rotation", (self.bits, dim)), state.array("sizes", (self.bits,))
+        self._set(state.array("mean", (dim,)), rotation, sizes)
+
+    def _encode(self, block: Vectors) -> Fields:
+        return ((block - self._mean) @ self._rotation.T >= 0).astype(np.uint16)
+
+    def _decode(self, fields: Fields) -> Vectors:
+        return self._mean + (self._embed(fields) * (self._sizes / np.float32(self._blocks))) @ self._rotation
+
+    def _embed(self, fields: Fields) -> Vectors:
+        return 2 * fields.astype(np.float32) - 1
+
+    def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
+        if symmetric and metric == "l2":
+            own = self._encode(queries)
+            values = np.stack([own, 1 - own], axis=2)  # Hamming
+            return Tables(values.reshape(len(queries), -1).astype(np.float32), np.zeros(len(queries), np.float32))
+        if symmetric:
+            queries = self._decode(self._encode(queries))
+        if metric == "ip":
+            weights = -(queries @ self._rotation.T) * (self._sizes / np.float32(self._blocks))
+            bias = -(queries @ self._mean)
+        else:
+            centred = queries - self._mean
+            inner = centred @ self._rotation.T
+            weights = -2 * inner * self._sizes / np.float32(self._blocks)
+            bias = np.square(centred).sum(axis=1) + np.square(self._sizes).sum() / np.float32(self._blocks)
+        values = np.stack([-weights, weights], axis=2).reshape(len(queries), -1)
+        return Tables(values.astype(np.float32), bias.astype(np.float32))

@@ -1,0 +1,144 @@
+"""What a code looks like, and how a distance is read off it.
+
+A code is a row of bits cut into *fields*; a field is one dimension of the code (or a row scalar)
+and holds a number below its ``levels``. Field follows field without gaps, lowest bit first:
+
+    byte      0                1                2
+    bit       0 1 2 3 4 5 6 7  0 1 2 3 4 5 6 7  0 1 ...
+    fields    |-- scalar ----|  |0|1|2|3|4|5 ...          lsq, levels=2
+              |-- field 0 ---|  |-- field 1 --|           pq, 8 bits
+
+A distance is always a sum of look-ups, one per field:
+
+    distance(query, row) = bias[query] + sum_j values[query, starts[j] + field_j(row)]
+
+so that searching knows layouts and tables, and no encoder by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _kernels
+from ..errors import CodeError, ParameterError
+
+#: A field holds at most this many bits.
+MAX_FIELD_BITS = 16
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The fields of a code, and what a search may assume about them.
+
+    >>> layout = Layout.uniform(levels=4, m=3)
+    >>> layout.bits, layout.code_bits, layout.code_size
+    ((2, 2, 2), 6, 1)
+    >>> codes = layout.pack(np.array([[3, 0, 1]], np.uint16)); codes
+    array([[19]], dtype=uint8)
+    >>> layout.unpack(codes)
+    array([[3, 0, 1]], dtype=uint16)
+    """
+
+    #: Bits of each field.
+    bits: tuple[int, ...]
+    #: How many values each field takes; at most ``2 ** bits``.
+    levels: tuple[int, ...]
+    #: How many leading fields are row scalars: part of every distance, but no dimension of the
+    #: code, so never a table of the multi-index.
+    scalars: int = 0
+    #: Every table of this code is affine in the bits of its field, so a field may be cut anywhere:
+    #: a scan by nibbles serves any number of levels.
+    linear: bool = False
+    #: Fields come by falling weight: the head of a code alone ranks well (progressive scan).
+    ordered: bool = False
+    #: The code is the vector itself, float32, little-endian (``flat``); no tables, exact distance.
+    floats: bool = False
+
+    @classmethod
+    def uniform(cls, levels: int, m: int, *, linear: bool = False, ordered: bool = False) -> Layout:
+        """``m`` fields of ``levels`` values each."""
+        return cls((field_bits(levels),) * m, (levels,) * m, linear=linear, ordered=ordered)
+
+    @classmethod
+    def of_floats(cls, dim: int) -> Layout:
+        """``dim`` float32 numbers as they are, each in two fields."""
+        return cls((16,) * (2 * dim), (1 << 16,) * (2 * dim), floats=True)
+
+    @property
+    def m(self) -> int:
+        """Dimensions of the code (row scalars not counted)."""
+        return len(self.bits) - self.scalars
+
+    @cached_property
+    def code_bits(self) -> int:
+        """Bits of a row, scalars included."""
+        return sum(self.bits)
+
+    @property
+    def code_size(self) -> int:
+        """Bytes of a row."""
+        return (self.code_bits + 7) // 8
+
+    @cached_property
+    def binary(self) -> bool:
+        """Every dimension of the code is one bit: Hamming distance applies."""
+        return not self.floats and all(b == 1 for b in self.bits[self.scalars :])
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each field's table begins among the values of :class:`Tables`, and their end."""
+        return np.concatenate([[0], np.cumsum(self.levels)]).astype(np.int64)
+
+    @cached_property
+    def _widths(self) -> NDArray[np.uint8]:
+        return np.array(self.bits, np.uint8)
+
+    def pack(self, fields: NDArray[np.uint16]) -> NDArray[np.uint8]:
+        """Field numbers, shape (n, fields), as codes, shape (n, code_size)."""
+        return _kernels.pack(np.ascontiguousarray(fields, np.uint16), self._widths, self.code_size)
+
+    def unpack(self, codes: NDArray[np.uint8]) -> NDArray[np.uint16]:
+        """The numbers of all fields of ``codes``, checked against ``levels``."""
+        fields = _kernels.unpack(self.check(codes), self._widths)
+        if any(level != 1 << bits for level, bits in zip(self.levels, self.bits, strict=True)):
+            top = np.array(self.levels, np.int64)
+            if len(fields) and (fields.max(axis=0) >= top).any():
+                raise CodeError("codes: a field holds a number beyond its levels; these codes are not of this encoder")
+        return fields
+
+    def check(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """``codes`` as C-contiguous uint8 of this layout's width, or a :class:`CodeError`."""
+        codes = np.asarray(codes)
+        if codes.ndim != 2 or codes.dtype != np.uint8 or codes.shape[1] != self.code_size:
+            raise CodeError(
+                f"codes: uint8 of shape (n, {self.code_size}) is needed, got {codes.dtype} of shape {codes.shape}"
+            )
+        return np.ascontiguousarray(codes)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Per-query look-up tables of a :class:`Layout`; smaller sums are nearer.
+
+    For a layout of floats ``values`` are the queries themselves, of shape (nq, dim).
+    """
+
+    #: float32, shape (nq, layout.starts[-1]).
+    values: NDArray[np.float32]
+    #: float32, shape (nq,): what no row changes.
+    bias: NDArray[np.float32]
+
+
+def field_bits(levels: int) -> int:
+    """Bits of a field of ``levels`` values.
+
+    >>> [field_bits(n) for n in (2, 3, 4, 5, 256)]
+    [1, 2, 2, 3, 8]
+    """
+    if not 2 <= levels <= 1 << MAX_FIELD_BITS:
+        raise ParameterError(f"levels={levels}: between 2 and {1 << MAX_FIELD_BITS} are possible")
+    return (levels - 1).bit_length()

@@ -1,0 +1,109 @@
+"""Small dense linear algebra for training, equal for every number of threads.
+
+Matrix products of OpenBLAS give the same bits on one thread as on many; its factorizations (eigh,
+solve, svd) do not: their last bits depend on how the work was cut. A training run amplifies last
+bits into other codes. So factorizations are done in float64 and *settled*: rounded to float32 with
+16 bits of mantissa, far above the noise. (A number that lies within 1e-15 of a rounding edge would
+still differ; that is a chance of one in 10^10 per number.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..vectors import BLOCK_ROWS
+
+#: What is kept in float32, and what is computed in float64 on the way there.
+Float32 = NDArray[np.floating[Any]]
+Float64 = NDArray[np.floating[Any]]
+
+_KEPT_BITS = 16
+
+
+def settled(array: Float64) -> Float32:
+    """``array`` rounded to 16 bits of mantissa, as float32.
+
+    >>> settled(np.array([1 / 3]))[0] == settled(np.array([1 / 3 + 1e-12]))[0]
+    np.True_
+    """
+    mantissa, exponent = np.frexp(array)
+    grid = float(1 << _KEPT_BITS)
+    # Below float32's smallest normal number nothing is left to tell apart.
+    small = exponent < -120
+    rounded = np.ldexp(np.rint(mantissa * grid) / grid, np.where(small, 0, exponent))
+    return np.where(small, 0.0, rounded).astype(np.float32)
+
+
+def mean_of(vectors: Float32) -> Float32:
+    """The mean row."""
+    return settled(vectors.mean(axis=0, dtype=np.float64))
+
+
+def squares(vectors: Float32) -> Float32:
+    """‖x‖² of every row."""
+    out: Float32 = np.einsum("ij,ij->i", vectors, vectors)
+    return out
+
+
+def gram(left: Float32, right: Float32) -> Float64:
+    """``leftᵀ @ right``, float32 products of blocks summed in float64."""
+    total = np.zeros((left.shape[1], right.shape[1]))
+    for first in range(0, len(left), BLOCK_ROWS):
+        total += left[first : first + BLOCK_ROWS].T @ right[first : first + BLOCK_ROWS]
+    return total
+
+
+def principal_axes(centred: Float32) -> tuple[Float64, Float32]:
+    """Variances, falling, and the axes as rows; only directions in which the data vary.
+
+    Constant data have one axis, of variance 0.
+    """
+    variances, axes = np.linalg.eigh(gram(centred, centred) / len(centred))
+    variances, axes = variances[::-1], axes[:, ::-1].T
+    rank = max(1, int((variances > variances[0] * 1e-9).sum())) if variances[0] > 0 else 1
+    axes = axes[:rank]
+    # The sign of an axis is free: make its largest number positive.
+    peak = axes[np.arange(rank), np.argmax(np.abs(axes), axis=1)]
+    axes = axes * np.where(peak < 0, -1.0, 1.0)[:, None]
+    return settled(np.maximum(variances[:rank], 0.0)).astype(np.float64), settled(axes)
+
+
+def ridge(normal: Float64, right: Float64, lam: float) -> Float32:
+    """The solution of ``(normal + lam·I) X = right``; a singular system gets the least ridge that solves it."""
+    scale = max(float(np.trace(normal)) / len(normal), 1e-30)
+    for floor in (0.0, 1e-9, 1e-6, 1e-3):
+        try:
+            solved = np.linalg.solve(normal + (lam + floor * scale) * np.eye(len(normal)), right)
+        except np.linalg.LinAlgError:
+            continue
+        if np.isfinite(solved).all():
+            return settled(solved)
+    return np.zeros(right.shape, np.float32)
+
+
+def feedback_factors(rows: Float32, noise: float) -> tuple[Float32, Float32]:
+    """Of VVᵀ + noise·I = LᵀL (L lower triangular): L⁻ᵀV, and the columns of L as rows.
+
+    What decision feedback needs; see cython_src/feedback.h.
+    """
+    wide = rows.astype(np.float64)
+    normal = wide @ wide.T
+    floor = max(noise, 1e-9 * max(float(np.trace(normal)) / len(normal), 1e-30))
+    flipped = np.linalg.cholesky((normal + floor * np.eye(len(normal)))[::-1, ::-1])
+    columns = flipped[::-1, ::-1]
+    return settled(np.linalg.solve(columns, wide)), settled(columns)
+
+
+def random_rotation(size: int, rng: np.random.Generator) -> Float32:
+    """A random orthogonal matrix."""
+    q, r = np.linalg.qr(rng.standard_normal((size, size)))
+    return settled(q * np.where(np.diag(r) < 0, -1.0, 1.0))
+
+
+def nearest_orthogonal(matrix: Float64) -> Float32:
+    """The matrix with orthonormal columns (rows, if wide) nearest to ``matrix``: orthogonal Procrustes."""
+    u, _, vt = np.linalg.svd(matrix, full_matrices=False)
+    return settled(u @ vt)

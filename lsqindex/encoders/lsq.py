@@ -1,0 +1,278 @@
+"""Linear Subspace Quantization: x ≈ mean + Vᵀh, every number of h one of ``levels`` uniform values.
+
+The paper's LSQ (section 2.2.1) codes by h = q_n(Wᵀx). ``refine=0`` is that, as published. The
+default goes on from there:
+
+    vector ─▶ principal axes ─▶ decision feedback ─▶ flip search ─▶ bits
+                                                                     │
+              row scalar ◀─ what the code leaves out, as a query will see it
+
+- V is free (rows need not be orthogonal, there may be more of them than dimensions) and the code
+  is searched for, not rounded: the error comes within 1.2 × the Gaussian rate–distortion bound.
+- Rows come by falling length, so the first bits of a code alone rank well (``layout.ordered``).
+- One number per row, inside the bit budget, corrects the distance estimate: ``lsq_scalar``.
+
+Asymmetric distances are linear in the bits: ‖q−x‖² ≈ ‖q‖² − 2 (Vq)·h + scalar.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ParameterError
+from ..vectors import BLOCK_ROWS, Vectors
+from .base import METRICS, Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
+from .layout import Layout, Tables, field_bits
+from .linalg import mean_of, principal_axes
+from .lsq_codes import BitCoder, LevelCoder, PublishedCoder, coded_values, make_coder
+from .lsq_scalar import RowScalar
+from .lsq_training import Budget, train_by_search, train_published
+from .registry import register_encoder
+
+Scalar = Literal["learned", "norm"]
+
+MAX_BITS = 4096
+
+
+@register_encoder("lsq")
+class LSQ(Encoder):
+    """Linear Subspace Quantization, n-ary or binary.
+
+    Parameters
+    ----------
+    bits, m
+        The budget of a row in bits, everything included (256 if neither is given), or the number
+        of code dimensions.
+    levels
+        Values of each dimension. 2, the default, is LSQ(B), and the best for distance estimation
+        here; 4, 16, 256… are LSQ(N).
+    refine
+        Effort per vector: bit flips tried (levels=2), or 32 of it for one sweep of coordinate
+        descent (levels>2). 0 trains and codes as the paper writes it; then ``m`` ≤ dim.
+    scalar
+        The row scalar: "learned" (the default with ``refine``), "norm" (the length of the
+        reconstruction, the default without), or None: then only the symmetric distance is to be had.
+    scalar_bits
+        Its part of the budget; by default what suits the data best (``m`` given: 8).
+    metric
+        What the learned scalar serves: "l2" and "cosine" are one, "ip" is another.
+    lam, iterations, seed
+        λ of the paper; rounds of training at most; the seed of everything random.
+
+    >>> import numpy as np
+    >>> vectors = np.random.default_rng(0).standard_normal((1000, 32)).astype(np.float32)
+    >>> lsq = LSQ(bits=64).fit(vectors)
+    >>> lsq.code_size, lsq.layout.m
+    (8, 58)
+    >>> error = ((vectors - lsq.decode(lsq.encode(vectors))) ** 2).mean()
+    >>> bool(error < 0.12)
+    True
+    """
+
+    #: Relative reconstruction error on the training sample after each round.
+    history_: list[float]
+
+    def __init__(
+        self,
+        bits: int | None = None,
+        *,
+        m: int | None = None,
+        levels: int = 2,
+        refine: int = 128,
+        scalar: Scalar | Literal["auto"] | None = "auto",
+        scalar_bits: int | None = None,
+        metric: Metric = "l2",
+        lam: float = 1.0,
+        iterations: int = 16,
+        seed: int = 0,
+    ) -> None:
+        if bits is not None and m is not None:
+            raise ParameterError("lsq: give bits (the whole budget of a row) or m (dimensions of the code), not both")
+        self.levels = check_int("levels", levels, 2, 1 << 16)
+        self.refine = check_int("refine", refine, 0, 1 << 20)
+        if scalar not in ("auto", "learned", "norm", None):
+            raise ParameterError(f"scalar={scalar!r}: 'learned', 'norm', None or 'auto' is needed")
+        if metric not in METRICS:
+            raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
+        if not lam >= 0:
+            raise ParameterError(f"lam={lam!r}: a number of 0 or more is needed")
+        self.scalar: Scalar | None = ("learned" if self.refine else "norm") if scalar == "auto" else scalar
+        self.metric: Metric = metric
+        self.lam = float(lam)
+        self.iterations = check_int("iterations", iterations, 1, 10_000)
+        self.seed = check_int("seed", seed, 0, 2**63 - 1)
+        self._given = {"bits": bits, "m": m, "scalar": scalar, "scalar_bits": scalar_bits}
+        width = field_bits(self.levels)
+        most = 0 if self.scalar is None else 8 if scalar_bits is None else check_int("scalar_bits", scalar_bits, 1, 16)
+        if m is not None:
+            self.bits = check_int("m", m, 1, MAX_BITS // width) * width + most
+        else:
+            self.bits = check_int("bits", 256 if bits is None else bits, 1, MAX_BITS)
+            if scalar_bits is None:
+                most = min(most, max(2, self.bits // 8)) if self.scalar else 0
+        self._divide(most)
+
+    def _divide(self, scalar_bits: int) -> None:
+        """Set how many bits of the budget are the scalar's, and with it ``m``."""
+        width = field_bits(self.levels)
+        self.scalar_bits = scalar_bits
+        self.m = (self.bits - scalar_bits) // width
+        if self.m < 1:
+            raise ParameterError(
+                f"bits={self.bits}: a row scalar of {scalar_bits} bits and one dimension of {width} do not fit; "
+                f"use bits={scalar_bits + width} or more, fewer levels, or scalar=None"
+            )
+
+    @property
+    def config(self) -> Config:
+        """The constructor's arguments."""
+        return {
+            **self._given,
+            "levels": self.levels,
+            "refine": self.refine,
+            "metric": self.metric,
+            "lam": self.lam,
+            "iterations": self.iterations,
+            "seed": self.seed,
+        }
+
+    @property
+    def distances(self) -> tuple[Distance, ...]:
+        """Without a row scalar the length of a reconstruction is not known from its code."""
+        return ("asymmetric", "symmetric") if self.scalar else ("symmetric",)
+
+    def _make_layout(self, dim: int) -> Layout:
+        if not self.refine and self.m > dim:
+            raise ParameterError(
+                f"lsq as published has no more code dimensions than the vectors have ({self.m} > {dim}); "
+                f"use refine>0, bits={dim * field_bits(self.levels) + self.scalar_bits} or less, or more levels"
+            )
+        own = Layout.uniform(self.levels, self.m)
+        return Layout(
+            ((self.scalar_bits,) if self.scalar else ()) + own.bits,
+            ((1 << self.scalar_bits,) if self.scalar else ()) + own.levels,
+            scalars=1 if self.scalar else 0,
+            linear=True,
+            ordered=self.refine > 0 and self.levels == 2,
+        )
+
+    # -- training -----------------------------------------------------------------------------
+
+    def _fit(self, sample: Vectors, progress: Progress) -> None:
+        rng = np.random.default_rng(self.seed)
+        self._mean = mean_of(sample)
+        centred = sample - self._mean
+        variances, axes = principal_axes(centred)
+        # Directions past the m-th hold too little to be worth a bit, and only feed over-fitting.
+        keep = min(len(axes), self.bits // field_bits(self.levels)) if self.refine else len(axes)
+        self._axes = np.ascontiguousarray(axes[:keep])
+        projected = centred @ self._axes.T
+        if self.scalar:
+            self._scalar = RowScalar(self.scalar, "ip" if self.metric == "ip" else "l2", self.scalar_bits)
+            around = self._scalar.learn_neighbours(centred, projected, axes, self._mean, rng)
+            if self.scalar == "learned" and self._given["scalar_bits"] is None and self._given["m"] is None:
+                self._scalar.bits = self._scalar.choose_bits(centred, projected, variances, around, self.bits)
+                self._divide(self._scalar.bits)
+        left_out = float(np.square(centred, dtype=np.float64).sum() - np.square(projected, dtype=np.float64).sum())
+        budget = Budget(self.m, self.levels, self.lam, self.refine, self.iterations)
+        given = (projected, variances[:keep], budget, max(left_out, 0.0), rng, progress)
+        if self.refine:
+            self._rows, self._noise, self.history_ = train_by_search(*given)
+        else:
+            self._rows, self._start, self.history_ = train_published(*given)
+        if self.scalar:
+            blocks = range(0, len(projected), BLOCK_ROWS)
+            fields = np.concatenate([self._coder(projected[i : i + BLOCK_ROWS]) for i in blocks])
+            self._scalar.fit(centred, projected, coded_values(fields, self.levels), self._rows)
+
+    # -- state --------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        state: State = {"mean": self._mean, "axes": self._axes, "rows": self._rows}
+        if self.refine:
+            state["noise"] = np.array([self._noise], np.float32)
+        else:
+            state["start"] = self._start
+        if self.scalar:
+            state["scalar_bits"] = np.array([self.scalar_bits], np.uint8)
+            state.update(self._scalar.state())
+        return state
+
+    def _restore(self, state: StateReader) -> None:
+        dim = self.dim or 0
+        shape = state.shape("axes")
+        d = shape[0] if len(shape) == 2 and 1 <= shape[0] <= dim else 1
+        if self.scalar:
+            self._divide(check_int("scalar_bits", int(state.array("scalar_bits", (1,), np.uint8)[0]), 1, 16))
+        self._mean = state.array("mean", (dim,))
+        self._axes = state.array("axes", (d, dim))
+        self._rows = state.array("rows", (self.m, d))
+        if self.refine:
+            self._noise = max(0.0, float(state.array("noise", (1,))[0]))
+        else:
+            self._start = state.array("start", (self.m, d))
+        self.history_ = []
+        if self.scalar:
+            self._scalar = RowScalar(self.scalar, "ip" if self.metric == "ip" else "l2", self.scalar_bits)
+            self._scalar.restore(state, d, self.m)
+
+    # -- vectors to codes and back ------------------------------------------------------------
+
+    @cached_property
+    def _full_rows(self) -> Vectors:
+        """V in the space of the vectors, shape (m, dim)."""
+        return self._rows @ self._axes
+
+    @cached_property
+    def _coder(self) -> PublishedCoder | BitCoder | LevelCoder:
+        """Made at the first use: opening an index to search it does not need it."""
+        if not self.refine:
+            return PublishedCoder(self._start, self.levels)
+        return make_coder(self._rows, self.levels, self._noise, self.refine)
+
+    def _encode(self, block: Vectors) -> Fields:
+        centred = block - self._mean
+        projected = centred @ self._axes.T
+        fields = self._coder(projected)
+        if not self.scalar:
+            return fields
+        scalar = self._scalar.encode(centred, projected, coded_values(fields, self.levels), self._rows)
+        return np.concatenate([scalar[:, None], fields], axis=1)
+
+    def _decode(self, fields: Fields) -> Vectors:
+        return self._mean + coded_values(fields[:, self.layout.scalars :], self.levels) @ self._full_rows
+
+    def _embed(self, fields: Fields) -> Vectors:
+        return coded_values(fields[:, -self.m :], self.levels)
+
+    # -- distances ----------------------------------------------------------------------------
+
+    def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
+        theta = coded_values(np.arange(self.levels, dtype=np.uint16), self.levels)
+        if symmetric and metric == "l2":
+            own = self._embed(self._encode(queries))
+            # The distance between coded values (section 3.1); for two levels, Hamming.
+            squares = np.square(own[:, :, None] - theta) / (4 if self.levels == 2 else 1)
+            return self._with_scalar(squares, np.zeros((len(queries), 1 << self.scalar_bits)), np.zeros(len(queries)))
+        if symmetric:
+            queries = self._decode(self._encode(queries))
+        if metric == "l2":
+            queries = queries - self._mean
+            weights, bias = -2 * (queries @ self._full_rows.T), np.square(queries).sum(axis=1)
+        else:
+            weights, bias = -(queries @ self._full_rows.T), -(queries @ self._mean)
+        values: Vectors = np.zeros((len(queries), 1 << self.scalar_bits), np.float32)
+        if self.scalar and self._scalar.metric == metric:
+            told, steps = self._scalar.tables()
+            weights, values = weights + told, values + steps
+        return self._with_scalar(weights[:, :, None] * theta, values, bias)
+
+    def _with_scalar(self, dimensions: Vectors, scalar: NDArray[np.generic], bias: NDArray[np.generic]) -> Tables:
+        parts = [dimensions.reshape(len(dimensions), -1)]
+        if self.scalar:
+            parts.insert(0, scalar.astype(np.float32))
+        return Tables(np.concatenate(parts, axis=1).astype(np.float32), bias.astype(np.float32))

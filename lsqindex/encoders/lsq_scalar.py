@@ -1,0 +1,166 @@
+"""One number per row that makes the distance estimate as good as the code allows.
+
+With x = x̂ + e the squared distance to a query is ‖q‖² − 2 q·x̂ + s, where s = ‖x‖² − 2 q·e. The
+term q·e is unknown, but its expectation is not: the queries that matter for x are its neighbours,
+and in the principal axis i a neighbour's coordinate is ρ_i·x_i + a_i on average, with ρ near 1 in
+strong directions and near 0 in weak ones, where even neighbours are strangers. So
+
+    s = ‖x‖² − 2 Σ_i (a_i + ρ_i·x_i)·e_i        a, ρ learned from neighbours in the training sample
+
+(for inner products s = −Σ_i (a_i + ρ_i·x_i)·e_i alike). β‖e‖² with one learned β, RaBitQ's factor and
+the plain ‖x̂‖² are special cases of it, and fall behind.
+
+Most of s can be told from the bits themselves; being linear in them that part costs nothing at
+search time. Only the rest is stored, in ``bits`` uniform steps.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..vectors import BLOCK_ROWS, Vectors
+from .base import State, StateReader
+from .linalg import Float32, Float64, gram, ridge, settled, squares
+from .lsq_training import water_level
+
+#: Queries played by training vectors, their neighbours, and the rows these are looked for in.
+QUERIES, NEIGHBOURS, AMONG = 1000, 10, 40_000
+
+
+class RowScalar:
+    """The stored number of each row: learned on a sample, then computed with every code."""
+
+    def __init__(self, kind: Literal["learned", "norm"], metric: Literal["l2", "ip"], bits: int) -> None:
+        self.kind, self.metric, self.bits = kind, metric, bits
+
+    def learn_neighbours(
+        self, centred: Vectors, projected: Vectors, axes: Float32, mean: Float32, rng: np.random.Generator
+    ) -> Float64:
+        """Learn ρ and a; the variance of a neighbour's coordinate around them, for each of ``axes``.
+
+        ``projected`` has the first of ``axes``; past these one ρ serves for all.
+        """
+        d = projected.shape[1]
+        n = min(len(projected), AMONG)
+        asked = np.sort(rng.choice(n, size=min(QUERIES, n), replace=False))
+        near = _neighbours(projected[:n], asked, axes[:d] @ mean if self.metric == "ip" else None)
+        query, row = (centred[at] @ axes.T for at in (np.repeat(asked, near.shape[1]), near.ravel()))
+        if not near.size:
+            query = row = np.zeros((1, len(axes)), np.float32)
+        row_mean, query_mean = row.mean(axis=0, dtype=np.float64), query.mean(axis=0, dtype=np.float64)
+        both = (query * row).mean(axis=0, dtype=np.float64) - row_mean * query_mean
+        own = np.square(row).mean(axis=0, dtype=np.float64) - np.square(row_mean)
+        rho = np.clip(np.where(own > 0, both / np.where(own > 0, own, 1), 0.0), 0.0, 2.0)
+        shift = query_mean - rho * row_mean + (axes @ mean if self.metric == "ip" else 0.0)
+        self._rho, self._shift = settled(rho[:d]), settled(shift[:d])
+        past = own[d:].sum()
+        self._rho_rest = float(settled(np.array([(rho[d:] * own[d:]).sum() / past if past > 0 else 0.0]))[0])
+        around = np.square(query).mean(axis=0, dtype=np.float64) - np.square(query_mean) - rho * both
+        left: Float64 = np.maximum(around, 0.0)
+        return left
+
+    def choose_bits(self, centred: Vectors, projected: Vectors, variances: Float64, around: Float64, bits: int) -> int:
+        """How many of ``bits`` the scalar is worth: the least sum of two errors of the estimate.
+
+        A bit taken from the code raises the code's error by 2^(2/k), k the directions that get bits;
+        a bit given to the scalar quarters the square of its step.
+        """
+        level = water_level(variances, bits)
+        left = np.minimum(variances, level)
+        d = projected.shape[1]
+        expected = np.square(self._shift.astype(np.float64)) + np.square(self._rho.astype(np.float64)) * variances[:d]
+        noise, spread = float(around @ left), float(expected @ left[:d])
+        if self.metric == "l2":
+            noise, spread = 4 * noise, 4 * spread
+            length = squares(centred).astype(np.float64)
+            told = np.square((projected * (length - length.mean())[:, None]).mean(axis=0, dtype=np.float64))
+            spread += max(0.0, length.var() - float((told / np.maximum(variances[:d], 1e-30)).sum()))
+        directions = max(1, int((variances > level).sum()))
+        choices = np.arange(2, min(10, max(2, bits // 2)) + 1)
+        # Seven deviations are as good as the whole range. The step counts twice: an error of the scalar is
+        # the same for all queries, and one bit more than the plain sum says ranks better.
+        error = noise * 2.0 ** (2 * choices / directions) + spread * np.square(2 * 7.0 / 2.0**choices) / 12
+        return int(choices[np.argmin(error)])
+
+    def fit(self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32) -> None:
+        """Learn what the bits tell of s, and the range of the rest."""
+        exact = self._exact(centred, projected, values @ rows)
+        mean = settled(np.array([exact.mean(dtype=np.float64)]))[0]
+        right = gram(values, (exact - mean)[:, None])
+        self._weights = ridge(gram(values, values), right, 1e-3 * len(values))[:, 0]
+        self._low, self._step = _best_range(exact - mean - values @ self._weights, 1 << self.bits)
+        self._low = np.float32(self._low + mean)
+
+    def _exact(self, centred: Vectors, projected: Vectors, coded: Vectors) -> Vectors:
+        """s before it is stored; ``coded`` is the reconstruction in the principal axes."""
+        if self.kind == "norm":
+            return squares(coded) if self.metric == "l2" else np.zeros(len(coded), np.float32)
+        length = squares(centred)
+        rest = np.maximum(length - squares(projected), 0)
+        expected: Vectors = np.einsum("ij,ij->i", self._shift + self._rho * projected, projected - coded)
+        expected += np.float32(self._rho_rest) * rest
+        return length - 2 * expected if self.metric == "l2" else -expected
+
+    def encode(self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32) -> NDArray[np.uint16]:
+        """The stored step of each row."""
+        rest = self._exact(centred, projected, values @ rows) - values @ self._weights
+        if not self._step > 0:
+            return np.zeros(len(rest), np.uint16)
+        steps = np.rint((rest - self._low) / self._step)
+        return np.clip(steps, 0, (1 << self.bits) - 1).astype(np.uint16)
+
+    def tables(self) -> tuple[Float32, Vectors]:
+        """What to add to the weight of each code dimension, and the values of the stored steps."""
+        return self._weights, self._low + self._step * np.arange(1 << self.bits, dtype=np.float32)
+
+    def state(self) -> State:
+        """The learned arrays."""
+        return {
+            "scalar_rho": self._rho,
+            "scalar_shift": self._shift,
+            "scalar_weights": self._weights,
+            "scalar_range": np.array([self._low, self._step, self._rho_rest], np.float32),
+        }
+
+    def restore(self, state: StateReader, d: int, m: int) -> None:
+        """The inverse of :meth:`state`."""
+        self._rho = state.array("scalar_rho", (d,))
+        self._shift = state.array("scalar_shift", (d,))
+        self._weights = state.array("scalar_weights", (m,))
+        self._low, self._step, rest = state.array("scalar_range", (3,))
+        self._rho_rest = float(rest)
+
+
+def _neighbours(vectors: Vectors, asked: NDArray[np.intp], ip_mean: Float32 | None) -> NDArray[np.intp]:
+    """The nearest rows (by L2, or by inner product of uncentred vectors) of ``vectors[asked]``, themselves left out."""
+    count = min(NEIGHBOURS, len(vectors) - 1)
+    out = np.empty((len(asked), count), np.intp)
+    if count < 1:
+        return out
+    offset = squares(vectors) / 2 if ip_mean is None else -(vectors @ ip_mean)
+    for first in range(0, len(asked), 128):
+        some = asked[first : first + 128]
+        queries = vectors[some] if ip_mean is None else vectors[some] + ip_mean
+        away = offset - queries @ vectors.T
+        away[np.arange(len(some)), some] = np.inf
+        out[first : first + 128] = np.argpartition(away, count - 1, axis=1)[:, :count]
+    return out
+
+
+def _best_range(rest: Vectors, steps: int) -> tuple[np.float32, np.float32]:
+    """Low end and step of the uniform quantizer of least squared error: few steps clip the tails."""
+    sample = rest[: 16 * BLOCK_ROWS].astype(np.float64)
+    best = (np.inf, np.float32(0), np.float32(0))
+    for tail in (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2):
+        low, high = np.quantile(sample, [tail, 1 - tail])
+        step = (high - low) / (steps - 1)
+        if not step > 0:
+            continue
+        error = float(np.square(sample - (low + step * np.clip(np.rint((sample - low) / step), 0, steps - 1))).mean())
+        if error < best[0]:
+            low32, step32 = settled(np.array([low, step]))
+            best = (error, low32, step32)
+    return (best[1], best[2]) if best[0] < np.inf else (np.float32(sample.mean() if len(sample) else 0), np.float32(0))

@@ -1,0 +1,31 @@
+"""The extension modules and nothing else; all metadata is in pyproject.toml."""
+
+import os
+import sys
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+# Compiled for the ABI's floor: wider bodies come from function attributes (cython_src/simd.h).
+# No contraction: a fused multiply-add would give other bits than the portable body.
+flags = ["/O2"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-fno-math-errno"]
+links: list[str] = []
+if os.environ.get("LSQINDEX_SANITIZE"):
+    flags += ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    links += ["-fsanitize=address,undefined"]
+
+headers = [f"cython_src/{name}.h" for name in ("simd", "feedback", "flips", "descend", "pack")]
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                "lsqindex._kernels",
+                ["cython_src/kernels.pyx"],
+                include_dirs=["cython_src"],
+                depends=headers,
+                extra_compile_args=flags,
+                extra_link_args=links,
+            )
+        ]
+    )
+)
