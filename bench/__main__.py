@@ -1,0 +1,37 @@
+"""``python -m bench <benchmark>``: every benchmark is a module here with ``run(arguments)``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from .errors import UserError
+
+BENCHMARKS = {"encoders": "recall, distortion, the paper's figures, speed and kernels of the encoders"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    commands = parser.add_subparsers(dest="benchmark", required=True)
+    for name, text in BENCHMARKS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("--quick", action="store_true", help="a small data set, under a minute")
+        command.add_argument("--section", metavar="A,B", help="only these sections")
+        command.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="where results go")
+        command.add_argument("--fresh", action="store_true", help="measure again what an earlier run has measured")
+    arguments = parser.parse_args()
+    # One thread each, for a fair comparison; these are read when NumPy and FAISS are first imported.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"
+    module = importlib.import_module(f"bench.{arguments.benchmark}")
+    try:
+        module.run(arguments)
+    except UserError as error:
+        sys.exit(f"bench: {error}")
+
+
+if __name__ == "__main__":
+    main()
