@@ -1,0 +1,46 @@
+# make demo       the main job on real data, from nothing
+# make test       everything CI checks: style, types, tests
+# make sanitize   the kernel tests under AddressSanitizer and UBSan
+# make emulate    the kernel tests on arm64 (NEON), under qemu-user
+# make bench-encoders   the published comparison; data through LSQINDEX_DATA (docs/benchmarks.md)
+
+PYTHON ?= python3
+VENV ?= .venv
+PY = $(VENV)/bin/python
+SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
+
+.PHONY: demo test lint sanitize emulate bench-encoders clean
+
+$(VENV)/.installed: $(SOURCES)
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade pip
+	$(PY) -m pip install --quiet --editable '.[test]'
+	touch $@
+
+demo: $(VENV)/.installed
+	$(PY) examples/digits.py
+
+lint: $(VENV)/.installed
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+test: lint
+	$(PY) -m pytest
+
+sanitize:
+	test -x $(VENV)-sanitize/bin/python || $(PYTHON) -m venv $(VENV)-sanitize
+	LSQINDEX_SANITIZE=1 $(VENV)-sanitize/bin/python -m pip install --quiet --force-reinstall '.[test]'
+	cp tests/test_kernels.py $(VENV)-sanitize/
+	cd $(VENV)-sanitize && LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 bin/python -m pytest -p no:cacheprovider -c /dev/null test_kernels.py
+
+emulate:
+	bash tests/emulate/run
+
+bench-encoders: $(VENV)/.installed
+	$(PY) -m pip install --quiet --editable '.[bench]'
+	$(PY) -m bench encoders
+
+clean:
+	rm -rf build dist *.egg-info cython_src/*.c lsqindex/*.so $(VENV) $(VENV)-sanitize

@@ -1,0 +1,44 @@
+/* Runs the kernels on cases from standard input and writes what they return: see run and cases.py.
+
+   A case: int32 header {kind, n, m, a, b}, then the arrays of the kernel. kind 0 feedback, 1 flips
+   (a = stride, b = steps), 2 descend (a = levels, b = sweeps). Little-endian. */
+#include "descend.h"
+#include "feedback.h"
+#include "flips.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static void *take(size_t bytes) {
+    void *data = malloc(bytes ? bytes : 1);
+    if (!data || fread(data, 1, bytes, stdin) != bytes) exit(1);
+    return data;
+}
+
+int main(int count, char **arguments) {
+    int level = count > 1 ? atoi(arguments[1]) : LSQ_PORTABLE;
+    if (!lsq_simd_available(level)) return 2;
+    int32_t head[5];
+    while (fread(head, sizeof head, 1, stdin) == 1) {
+        size_t n = (size_t)head[1], m = (size_t)head[2], a = (size_t)head[3];
+        if (head[0] == 0) {
+            float *c = take(n * m * 4), *columns = take(m * m * 4);
+            uint8_t *bits = malloc(n * m + 1);
+            lsq_feedback(level, bits, c, columns, (int64_t)n, (int32_t)m);
+            fwrite(bits, 1, n * m, stdout);
+        } else if (head[0] == 1) {
+            uint8_t *bits = take(n * m);
+            int32_t *r = take(n * m * 4), *g2 = take((m + 1) * a * 4), *diagonal = take(m * 4);
+            int32_t *work = malloc(4 * a * 4), low = 1;
+            while ((size_t)low < a) low *= 2;
+            lsq_flips(level, bits, r, g2, diagonal, work, (int64_t)n, (int32_t)m, (int32_t)a, head[4], low - 1);
+            fwrite(bits, 1, n * m, stdout);
+        } else {
+            uint16_t *levels = take(n * m * 2);
+            float *r = take(n * m * 4), *g = take(m * m * 4);
+            lsq_descend(level, levels, r, g, (int64_t)n, (int32_t)m, head[3], head[4]);
+            fwrite(levels, 2, n * m, stdout);
+            fwrite(r, 4, n * m, stdout);
+        }
+    }
+    return 0;
+}
