@@ -14,6 +14,7 @@ from typing import Any
 
 from lsqindex import _kernels
 from lsqindex.encoders import Encoder, make_encoder
+from lsqindex.encoders.base import Distance
 
 from . import data, faiss_systems, kernels, verdicts
 from .errors import UserError
@@ -44,8 +45,31 @@ QUICK = Plan(
     speed="digits",
 )
 
-#: Encoders beside lsq, measured at the main budget.
-OTHERS = ("pq", "ckmeans", "itq", "okmeans", "lsh")
+
+@dataclass(frozen=True)
+class Other:
+    """An encoder beside lsq, measured at the main budget, and what FAISS calls the same method."""
+
+    label: str
+    name: str
+    parameters: dict[str, Any]
+    rival: str
+    distance: Distance = "asymmetric"
+
+
+def others(bits: int) -> list[Other]:
+    return [
+        Other("pq", "pq", {"bits": bits}, f"PQ{bits // 8}x8"),
+        Other("pq x4", "pq", {"bits": bits, "field_bits": 4}, f"PQ{bits // 4}x4"),
+        Other("ckmeans", "ckmeans", {"bits": bits}, f"OPQ{bits // 8}x8"),
+        Other("ckmeans x4", "ckmeans", {"bits": bits, "field_bits": 4}, f"OPQ{bits // 4}x4"),
+        Other("itq", "itq", {"bits": bits}, ""),
+        Other("itq, Hamming", "itq", {"bits": bits}, f"ITQ{bits}", "symmetric"),
+        Other("okmeans", "okmeans", {"bits": bits}, ""),
+        Other("lsh", "lsh", {"bits": bits}, ""),
+    ]
+
+
 PAPER_FIELD_BITS = (4, 5, 8)
 SPEED_REPEATS = 3
 
@@ -55,19 +79,27 @@ SPEED_REPEATS = 3
 def recall(run: Run) -> None:
     for name in run.plan.data:
         for bits, systems in run.plan.faiss.items():
-            for encoder_name in ("lsq", *OTHERS) if bits == run.plan.bits else ("lsq",):
-                encoder = make_encoder(encoder_name, bits=bits)
-                run.row("recall", name, encoder_name, encoder.config, _recall_of_encoder, encoder, name, bits)
+            for other in (Other("lsq", "lsq", {"bits": bits}, ""), *(others(bits) if bits == run.plan.bits else ())):
+                encoder = make_encoder(other.name, **other.parameters)
+                arguments = encoder, name, bits, other.distance
+                run.row("recall", name, other.label, {**encoder.config, "bits": bits}, _recall_of_encoder, *arguments)
             for system in systems if faiss_systems.AVAILABLE else ():
                 run.row("recall", name, f"faiss {system}", {"bits": bits}, _recall_of_faiss, run, system, name, bits)
             print(verdicts.bar_table([verdicts.recall_verdict(run.rows, name, bits, run.plan.bits)]))
 
 
-def _recall_of_encoder(encoder: Encoder, name: str, bits: int) -> dict[str, Any]:
+def _parity(plan: Plan, rows: Rows) -> list[verdicts.Verdict]:
+    """Our versions of known methods against FAISS's, where both are measured."""
+    pairs = [(name, other) for name in plan.data for other in others(plan.bits) if other.rival]
+    found = (verdicts.parity_verdict(rows, name, other.label, other.rival, plan.bits) for name, other in pairs)
+    return [verdict for verdict in found if verdict is not None]
+
+
+def _recall_of_encoder(encoder: Encoder, name: str, bits: int, distance: Distance) -> dict[str, Any]:
     dataset = data.load(name)
     _, train = timed(encoder.fit, dataset.learn)
     codes, encode = timed(encoder.encode, dataset.base)
-    ranking = rank(encoder, codes, dataset, 10)
+    ranking = rank(encoder, codes, dataset, 10, distance)
     return _recall_values(encoder.code_size, bits, recall10_at_10(ranking, dataset.truth), train, len(codes) / encode)
 
 
@@ -295,5 +327,6 @@ def _markdown(plan: Plan, rows: Rows) -> str:
             parts.append(f"## {name}\n\n{section.note}\n\n{table(section.columns, found)}")
         if name == "paper" and found:
             parts.append("\n".join(f"- {sentence}" for sentence in verdicts.paper_sentences(rows)))
-    parts.append("## Bars\n\n" + verdicts.bar_table(verdicts.all_bars(plan, rows)))
+    bars = [*verdicts.all_bars(plan, rows), *_parity(plan, rows)]
+    parts.append("## Bars\n\n" + verdicts.bar_table(bars))
     return "\n\n".join(parts) + "\n"

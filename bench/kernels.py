@@ -79,12 +79,18 @@ def _problem(m: int, n: int, rng: np.random.Generator) -> tuple[NDArray[np.float
     return (V @ V.T).astype(np.float32), (X @ V.T).astype(np.float32)
 
 
+def _feedback(m: int, n: int, rng: np.random.Generator) -> Arrays:
+    G, _ = _problem(m, n, rng)
+    columns = np.linalg.cholesky(G.astype(np.float64) + np.eye(m)).T
+    return rng.standard_normal((n, m)).astype(np.float32), np.ascontiguousarray(columns, np.float32)
+
+
 def _flips(m: int, n: int, rng: np.random.Generator) -> Arrays:
     G, B = _problem(m, n, rng)
     bits = (B >= 0).astype(np.uint8)
     scale = 2.0**28 / np.abs(G).sum(axis=1).max()
     fixed = np.rint(G * scale).astype(np.int32)
-    g2 = np.zeros((m + 1, -(-m // 16) * 16), np.int32)
+    g2 = np.zeros((m + 1, -(-m // _kernels.LANES) * _kernels.LANES), np.int32)
     g2[:m, :m] = 2 * fixed
     residual = B - (bits.astype(np.float32) * 2 - 1) @ G
     r = np.clip(np.rint(residual * scale), -(2**29), 2**29).astype(np.int32)
@@ -111,6 +117,7 @@ def _unpack(m: int, n: int, rng: np.random.Generator) -> Arrays:
 
 
 KERNELS = (
+    Kernel("feedback", "row", 1, _feedback),
     Kernel("flips", "step", _STEPS, _flips),
     Kernel("descend", "row", 1, _descend),
     Kernel("pack", "row", 1, _pack),

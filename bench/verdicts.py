@@ -52,6 +52,16 @@ def recall_verdict(rows: Rows, data: str, bits: int, main_bits: int) -> Verdict:
     return Verdict(f"{what} ({best.system[6:]})", bar, points, points >= needed if needed else points > 0)
 
 
+def parity_verdict(rows: Rows, data: str, system: str, rival: str, bits: int) -> Verdict | None:
+    """Whether our version of a method is within a point of recall of FAISS's; None if either is not measured."""
+    ours = rows.of("recall", data=data, bits=bits, system=system)
+    theirs = rows.of("recall", data=data, bits=bits, system=f"faiss {rival}")
+    if not (ours and theirs):
+        return None
+    points = 100 * (ours[-1]["recall10@10"] - theirs[-1]["recall10@10"])
+    return Verdict(f"recall10@10, {data}, {bits} bits: {system} minus {rival}, points", ">= -1", points, points >= -1)
+
+
 def distortion_verdicts(rows: Rows, data: str) -> Iterator[Verdict]:
     """How close the reconstruction error of lsq is to the Gaussian bound."""
     found = rows.of("distortion", data=data, system="lsq")

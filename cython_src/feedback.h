@@ -10,7 +10,7 @@
 
 #include "simd.h"
 
-/* bits: n × m, out. c: n × m, used up. columns: m × m, row j = column j of L. */
+/* bits: n × m, out. c: n × m, in: L⁻ᵀVy, out: c − Lh. columns: m × m, row j = column j of L. */
 LSQ_INLINE void lsq_feedback_body(uint8_t *bits, float *c, const float *columns, int64_t n, int32_t m) {
     for (int64_t row = 0; row < n; row++) {
         float *LSQ_RESTRICT left = c + row * m;
@@ -19,10 +19,10 @@ LSQ_INLINE void lsq_feedback_body(uint8_t *bits, float *c, const float *columns,
             /* A branch: most signs are foreseen, and the next bits need not wait for this one. */
             if (left[j] >= 0.0f) {
                 bits[row * m + j] = 1;
-                for (int32_t i = j + 1; i < m; i++) left[i] -= column[i];
+                for (int32_t i = j; i < m; i++) left[i] -= column[i];
             } else {
                 bits[row * m + j] = 0;
-                for (int32_t i = j + 1; i < m; i++) left[i] += column[i];
+                for (int32_t i = j; i < m; i++) left[i] += column[i];
             }
         }
     }

@@ -80,7 +80,7 @@ def flips(uint8_t[:, ::1] bits not None, const int32_t[:, ::1] r not None, const
 
 
 def feedback(float[:, ::1] c not None, const float[:, ::1] columns not None):
-    """The first guess of binary codes, uint8 of the shape of ``c``, which is used up; see feedback.h."""
+    """The first guess of binary codes, uint8 of the shape of ``c``, which becomes c − Lh; see feedback.h."""
     cdef int64_t n = c.shape[0]
     cdef int32_t m = <int32_t>c.shape[1]
     if columns.shape[0] != m or columns.shape[1] != m:

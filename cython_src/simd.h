@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-/* Numbers handled side by side: rows of matrices are padded to a multiple of it, so no loop has a tail. */
+/* flips.h: rows are padded to a multiple of this, so that its loop has no tail. */
 enum { LSQ_LANES = 16 };
 
 enum { LSQ_PORTABLE = 0, LSQ_AVX2 = 1, LSQ_AVX512 = 2, LSQ_NEON = 3, LSQ_LEVELS = 4 };
@@ -19,7 +19,8 @@ enum { LSQ_PORTABLE = 0, LSQ_AVX2 = 1, LSQ_AVX512 = 2, LSQ_NEON = 3, LSQ_LEVELS 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #define LSQ_X86 1
 #define LSQ_TARGET_AVX2 __attribute__((target("avx2,popcnt")))
-#define LSQ_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")))
+/* 256-bit registers with AVX-512's instructions: passes here are short, wider ones gained nothing. */
+#define LSQ_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=256")))
 #else
 #define LSQ_X86 0
 #endif

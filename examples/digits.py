@@ -33,7 +33,9 @@ def main() -> None:
     base, queries = images[:-200], images[-200:]
     exact = np.square(queries[:, None] - base[None]).sum(axis=2).argsort(axis=1)[:, :10]
     energy = float(np.square(base - base.mean(axis=0)).sum())
-    print(f"{len(base):,} images of {base.shape[1]} pixels, {base.nbytes // len(base)} bytes each; {len(queries)} queries\n")
+    print(
+        f"{len(base):,} images of {base.shape[1]} pixels, {base.nbytes // len(base)} bytes each; {len(queries)} queries\n"
+    )
     print(f"{'encoder':<9}{'bytes':>6}{'error':>9}{'recall10@10':>13}{'train s':>9}")
     for name, parameters in ENCODERS.items():
         begin = time.perf_counter()
@@ -52,7 +54,9 @@ def main() -> None:
         path.write_bytes(stored)
         again = from_bytes(path.read_bytes())
     near = distances(again.encode(base), again.layout, again.tables(queries[:1]))[0].argsort()[:10]
-    print(f"\nlsq, read back from {len(stored):,} bytes: a «{digits.target[-200]}» finds {digits.target[near].tolist()}")
+    print(
+        f"\nlsq, read back from {len(stored):,} bytes: a «{digits.target[-200]}» finds {digits.target[near].tolist()}"
+    )
 
 
 if __name__ == "__main__":

@@ -70,11 +70,12 @@ def flips(
 
 
 def feedback(c: NDArray[np.float32], columns: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """The first guess of binary codes by decision feedback; see cython_src/feedback.h."""
+    """The first guess of binary codes by decision feedback; ``c`` becomes c − Lh; see cython_src/feedback.h."""
     bits = np.empty(c.shape, np.uint8)
     for j, column in enumerate(columns):
         bits[:, j] = c[:, j] >= 0
-        c[:, j + 1 :] -= np.where(bits[:, j], np.float32(1), np.float32(-1))[:, None] * column[j + 1 :]
+        h = np.where(bits[:, j], np.float32(1), np.float32(-1))
+        c[:, j:] -= h[:, None] * column[j:]
     return bits
 
 

@@ -84,17 +84,17 @@ def ridge(normal: Float64, right: Float64, lam: float) -> Float32:
     return np.zeros(right.shape, np.float32)
 
 
-def feedback_factors(rows: Float32, noise: float) -> tuple[Float32, Float32]:
-    """Of VVᵀ + noise·I = LᵀL (L lower triangular): L⁻ᵀV, and the columns of L as rows.
+def feedback_factors(rows: Float32, noise: float) -> tuple[Float32, Float32, float]:
+    """Of VVᵀ + noise·I = LᵀL, L lower triangular: L⁻ᵀV, the columns of L as rows, and the noise taken.
 
     What decision feedback needs; see cython_src/feedback.h.
     """
     wide = rows.astype(np.float64)
     normal = wide @ wide.T
-    floor = max(noise, 1e-9 * max(float(np.trace(normal)) / len(normal), 1e-30))
-    flipped = np.linalg.cholesky((normal + floor * np.eye(len(normal)))[::-1, ::-1])
-    columns = flipped[::-1, ::-1]
-    return settled(np.linalg.solve(columns, wide)), settled(columns)
+    noise = max(noise, 1e-9 * max(float(np.trace(normal)) / len(normal), 1e-30))
+    # The Cholesky factor of the matrix read backwards is L read backwards.
+    columns = np.linalg.cholesky((normal + noise * np.eye(len(normal)))[::-1, ::-1])[::-1, ::-1]
+    return settled(np.linalg.solve(columns, wide)), settled(columns), noise
 
 
 def random_rotation(size: int, rng: np.random.Generator) -> Float32:

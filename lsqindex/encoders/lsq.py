@@ -87,7 +87,7 @@ class LSQ(Encoder):
         scalar_bits: int | None = None,
         metric: Metric = "l2",
         lam: float = 1.0,
-        iterations: int = 16,
+        iterations: int = 12,
         seed: int = 0,
     ) -> None:
         if bits is not None and m is not None:

@@ -62,20 +62,23 @@ class BitCoder:
 
     def __init__(self, rows: Float32, noise: float, steps: int) -> None:
         m, stride = len(rows), -(-len(rows) // _kernels.LANES) * _kernels.LANES
-        self._rows, self._gram, self._steps = rows, rows @ rows.T, steps
-        self._targets, self._columns = feedback_factors(rows, noise)
-        reach = float(np.abs(self._gram).sum(axis=1).max())
+        self._steps = steps
+        self._targets, self._columns, self._noise = feedback_factors(rows, noise)
+        gram = rows @ rows.T
+        reach = float(np.abs(gram).sum(axis=1).max())
         self._scale = np.float32(_FIXED / reach) if 0 < reach < np.inf else np.float32(0)
-        fixed = np.rint(self._gram.astype(np.float64) * float(self._scale)).astype(np.int32)
+        fixed = np.rint(gram.astype(np.float64) * float(self._scale)).astype(np.int32)
         self._twice = np.zeros((m + 1, stride), np.int32)
         self._twice[:m, :m] = 2 * fixed
         self._diagonal = np.ascontiguousarray(np.diag(fixed))
 
     def __call__(self, projected: Vectors) -> Fields:
         """The codes of projected vectors."""
-        bits = _kernels.feedback(projected @ self._targets.T, self._columns)
-        residual = projected @ self._rows.T
-        residual -= (2 * bits.astype(np.float32) - 1) @ self._gram
+        left = projected @ self._targets.T
+        bits = _kernels.feedback(left, self._columns)
+        # left is c − Lh now, so that Vy − Gh = Lᵀ(c − Lh) + noise·h.
+        residual = left @ self._columns.T
+        residual += np.float32(self._noise) * (2 * bits.astype(np.float32) - 1)
         residual *= self._scale
         np.rint(residual, out=residual)
         np.clip(residual, -2 * _FIXED, 2 * _FIXED, out=residual)
