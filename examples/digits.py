@@ -33,9 +33,8 @@ def main() -> None:
     base, queries = images[:-200], images[-200:]
     exact = np.square(queries[:, None] - base[None]).sum(axis=2).argsort(axis=1)[:, :10]
     energy = float(np.square(base - base.mean(axis=0)).sum())
-    print(
-        f"{len(base):,} images of {base.shape[1]} pixels, {base.nbytes // len(base)} bytes each; {len(queries)} queries\n"
-    )
+    print(f"{len(base):,} images of {base.shape[1]} pixels, {base.nbytes // len(base)} bytes each")
+    print(f"{len(queries)} queries, not among them\n")
     print(f"{'encoder':<9}{'bytes':>6}{'error':>9}{'recall10@10':>13}{'train s':>9}")
     for name, parameters in ENCODERS.items():
         begin = time.perf_counter()

@@ -42,7 +42,7 @@ def test_the_sdist_has_all_it_needs_to_build_a_wheel_that_works(tmp_path: Path) 
         archive.extractall(tmp_path, filter="data")
     run(["-c", backend, "wheel", str(tmp_path)], tmp_path / sdist.name.removesuffix(".tar.gz"))
     (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        assert {"lsqindex/py.typed", "lsqindex/_kernels.pyi"} <= set(archive.namelist())
-        archive.extractall(tmp_path / "site")
+    with zipfile.ZipFile(wheel) as built:
+        assert {"lsqindex/py.typed", "lsqindex/_kernels.pyi"} <= set(built.namelist())
+        built.extractall(tmp_path / "site")
     assert run(["-c", USE], tmp_path, PYTHONPATH=str(tmp_path / "site")) == "(300, 4)\n"

@@ -18,7 +18,7 @@ from ..errors import ParameterError
 from ..vectors import Vectors
 from .base import Config, Encoder, Fields, State, StateReader, check_int
 from .layout import Layout, Tables
-from .linalg import Float32
+from .linalg import Float32, product
 
 
 class BinaryEncoder(Encoder):
@@ -62,10 +62,11 @@ class BinaryEncoder(Encoder):
         self._set(state.array("mean", (dim,)), rotation, sizes)
 
     def _encode(self, block: Vectors) -> Fields:
-        return ((block - self._mean) @ self._rotation.T >= 0).astype(np.uint16)
+        return (product(block - self._mean, self._rotation) >= 0).astype(np.uint16)
 
     def _decode(self, fields: Fields) -> Vectors:
-        return self._mean + (self._embed(fields) * (self._sizes / np.float32(self._blocks))) @ self._rotation
+        sizes = self._sizes / np.float32(self._blocks)
+        return self._mean + product(self._embed(fields) * sizes, self._rotation.T)
 
     def _embed(self, fields: Fields) -> Vectors:
         return 2 * fields.astype(np.float32) - 1

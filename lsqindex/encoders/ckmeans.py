@@ -10,7 +10,7 @@ from ..vectors import BLOCK_ROWS, Vectors
 from .base import Config, Fields, Progress, State, StateReader, check_int
 from .clustering import Codebooks, kmeans, moved_centres, nearest_centres
 from .layout import Tables
-from .linalg import Float32, Float64, gram, mean_of, nearest_orthogonal, principal_axes
+from .linalg import Float32, Float64, gram, mean_of, nearest_orthogonal, principal_axes, product
 from .pq import PQ
 from .registry import register_encoder
 
@@ -89,10 +89,10 @@ class CKMeans(PQ):
         self.history_ = []
 
     def _encode(self, block: Vectors) -> Fields:
-        return self._codebooks.encode((block - self._mean) @ self._rotation.T)
+        return self._codebooks.encode(product(block - self._mean, self._rotation))
 
     def _decode(self, fields: Fields) -> Vectors:
-        return self._mean + self._codebooks.decode(fields) @ self._rotation
+        return self._mean + product(self._codebooks.decode(fields), self._rotation.T)
 
     def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
         if symmetric:

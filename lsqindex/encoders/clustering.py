@@ -15,7 +15,7 @@ from ..errors import StateError
 from ..vectors import BLOCK_ROWS, Vectors
 from .base import Fields, StateReader
 from .layout import Tables
-from .linalg import Float32, settled, squares
+from .linalg import Float32, product, settled, squares
 
 
 def nearest_centres(vectors: Vectors, centres: Float32) -> tuple[NDArray[np.intp], Vectors]:
@@ -25,7 +25,7 @@ def nearest_centres(vectors: Vectors, centres: Float32) -> tuple[NDArray[np.intp
     away = np.empty(len(vectors), np.float32)
     for first in range(0, len(vectors), BLOCK_ROWS):
         block = vectors[first : first + BLOCK_ROWS]
-        scores = block @ centres.T
+        scores = product(block, centres)
         np.subtract(half, scores, out=scores)
         best = scores.argmin(axis=1)
         labels[first : first + BLOCK_ROWS] = best

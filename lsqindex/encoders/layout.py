@@ -50,8 +50,9 @@ class Layout:
     #: How many leading fields are row scalars: part of every distance, but no dimension of the
     #: code, so never a table of the multi-index.
     scalars: int = 0
-    #: Every table of this code is affine in the bits of its field, so a field may be cut anywhere:
-    #: a scan by nibbles serves any number of levels.
+    #: Asymmetric tables of this code are affine in the bits of their field, so a field may be cut
+    #: anywhere: a scan by nibbles serves any number of levels. (Symmetric ones of more than two
+    #: levels are squares, and not.)
     linear: bool = False
     #: Fields come by falling weight: the head of a code alone ranks well (progressive scan).
     ordered: bool = False

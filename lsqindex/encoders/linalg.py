@@ -1,9 +1,13 @@
-"""Small dense linear algebra for training, equal for every number of threads.
+"""Dense linear algebra whose results depend on nothing but the numbers.
 
-Matrix products of OpenBLAS give the same bits on one thread as on many; its factorizations (eigh,
-solve, svd) do not: their last bits depend on how the work was cut. A training run amplifies last
-bits into other codes. So factorizations are done in float64 and *settled*: rounded to float32 with
-16 bits of mantissa, far above the noise. (A number that lies within 1e-15 of a rounding edge would
+**Not on the batch.** BLAS sums a product of few rows in another order than one of many, and a code
+may turn on the last bit. So whatever leads to a code is multiplied by :func:`product`, always the
+same number of rows at a time: a vector has one code, alone or among a million.
+
+**Not on the threads.** Products of OpenBLAS give the same bits on one thread as on many; its
+factorizations (eigh, solve, svd) do not: their last bits depend on how the work was cut, and training
+amplifies last bits into other codes. So factorizations are done in float64 and *settled*: rounded to
+float32 with 16 bits of mantissa, far above the noise. (A number within 1e-15 of a rounding edge would
 still differ; that is a chance of one in 10^10 per number.)
 """
 
@@ -21,6 +25,7 @@ Float32 = NDArray[np.floating[Any]]
 Float64 = NDArray[np.floating[Any]]
 
 _KEPT_BITS = 16
+_PRODUCT_ROWS = 128
 
 
 def settled(array: Float64) -> Float32:
@@ -35,6 +40,20 @@ def settled(array: Float64) -> Float32:
     small = exponent < -120
     rounded = np.ldexp(np.rint(mantissa * grid) / grid, np.where(small, 0, exponent))
     return np.where(small, 0.0, rounded).astype(np.float32)
+
+
+def product(rows: Float32, matrix: Float32) -> Float32:
+    """``rows @ matrixᵀ``; a row of the result depends on that row alone."""
+    n = len(rows)
+    out = np.empty((n, len(matrix)), np.float32)
+    whole = n - n % _PRODUCT_ROWS
+    for first in range(0, whole, _PRODUCT_ROWS):
+        np.matmul(rows[first : first + _PRODUCT_ROWS], matrix.T, out=out[first : first + _PRODUCT_ROWS])
+    if whole < n:
+        padded = np.zeros((_PRODUCT_ROWS, rows.shape[1]), np.float32)
+        padded[: n - whole] = rows[whole:]
+        out[whole:] = (padded @ matrix.T)[: n - whole]
+    return out
 
 
 def mean_of(vectors: Float32) -> Float32:

@@ -27,7 +27,7 @@ from ..errors import ParameterError
 from ..vectors import BLOCK_ROWS, Vectors
 from .base import METRICS, Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import Layout, Tables, field_bits
-from .linalg import mean_of, principal_axes
+from .linalg import mean_of, principal_axes, product
 from .lsq_codes import BitCoder, LevelCoder, PublishedCoder, coded_values, make_coder
 from .lsq_scalar import RowScalar
 from .lsq_training import Budget, train_by_search, train_published
@@ -236,7 +236,7 @@ class LSQ(Encoder):
 
     def _encode(self, block: Vectors) -> Fields:
         centred = block - self._mean
-        projected = centred @ self._axes.T
+        projected = product(centred, self._axes)
         fields = self._coder(projected)
         if not self.scalar:
             return fields
@@ -244,7 +244,7 @@ class LSQ(Encoder):
         return np.concatenate([scalar[:, None], fields], axis=1)
 
     def _decode(self, fields: Fields) -> Vectors:
-        return self._mean + coded_values(fields[:, self.layout.scalars :], self.levels) @ self._full_rows
+        return self._mean + product(coded_values(fields[:, -self.m :], self.levels), self._full_rows.T)
 
     def _embed(self, fields: Fields) -> Vectors:
         return coded_values(fields[:, -self.m :], self.levels)
@@ -252,12 +252,13 @@ class LSQ(Encoder):
     # -- distances ----------------------------------------------------------------------------
 
     def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
-        theta = coded_values(np.arange(self.levels, dtype=np.uint16), self.levels)
         if symmetric and metric == "l2":
-            own = self._embed(self._encode(queries))
-            # The distance between coded values (section 3.1); for two levels, Hamming.
-            squares = np.square(own[:, :, None] - theta) / (4 if self.levels == 2 else 1)
+            # The distance between coded values (section 3.1), in steps of θ, so that sums are exact;
+            # for two levels it is Hamming.
+            own = self._encode(queries)[:, -self.m :].astype(np.float32)
+            squares = np.square(own[:, :, None] - np.arange(self.levels, dtype=np.float32))
             return self._with_scalar(squares, np.zeros((len(queries), 1 << self.scalar_bits)), np.zeros(len(queries)))
+        theta = coded_values(np.arange(self.levels, dtype=np.uint16), self.levels)
         if symmetric:
             queries = self._decode(self._encode(queries))
         if metric == "l2":

@@ -15,7 +15,7 @@ import numpy as np
 from .. import _kernels
 from ..vectors import Vectors
 from .base import Fields
-from .linalg import Float32, feedback_factors, ridge
+from .linalg import Float32, feedback_factors, product, ridge
 
 #: flips.h adds in int32: a row of G may sum to this, a residual may reach twice as much.
 _FIXED = float(1 << 28)
@@ -54,7 +54,7 @@ class PublishedCoder:
 
     def __call__(self, projected: Vectors) -> Fields:
         """The codes of projected vectors."""
-        return quantize(projected @ self._start.T, self._levels)
+        return quantize(product(projected, self._start), self._levels)
 
 
 class BitCoder:
@@ -74,10 +74,10 @@ class BitCoder:
 
     def __call__(self, projected: Vectors) -> Fields:
         """The codes of projected vectors."""
-        left = projected @ self._targets.T
+        left = product(projected, self._targets)
         bits = _kernels.feedback(left, self._columns)
         # left is c − Lh now, so that Vy − Gh = Lᵀ(c − Lh) + noise·h.
-        residual = left @ self._columns.T
+        residual = product(left, self._columns)
         residual += np.float32(self._noise) * (2 * bits.astype(np.float32) - 1)
         residual *= self._scale
         np.rint(residual, out=residual)
@@ -96,9 +96,9 @@ class LevelCoder:
 
     def __call__(self, projected: Vectors) -> Fields:
         """The codes of projected vectors."""
-        codes = quantize(projected @ self._start.T, self._levels)
-        residual = projected @ self._rows.T
-        residual -= coded_values(codes, self._levels) @ self._gram
+        codes = quantize(product(projected, self._start), self._levels)
+        residual = product(projected, self._rows)
+        residual -= product(coded_values(codes, self._levels), self._gram)
         _kernels.descend(codes, residual, self._gram, self._levels, self._sweeps)
         return codes
 

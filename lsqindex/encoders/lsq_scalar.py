@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..vectors import BLOCK_ROWS, Vectors
 from .base import State, StateReader
-from .linalg import Float32, Float64, gram, ridge, settled, squares
+from .linalg import Float32, Float64, gram, product, ridge, settled, squares
 from .lsq_training import water_level
 
 #: Queries played by training vectors, their neighbours, and the rows these are looked for in.
@@ -87,7 +87,7 @@ class RowScalar:
 
     def fit(self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32) -> None:
         """Learn what the bits tell of s, and the range of the rest."""
-        exact = self._exact(centred, projected, values @ rows)
+        exact = self._exact(centred, projected, product(values, rows.T))
         mean = settled(np.array([exact.mean(dtype=np.float64)]))[0]
         right = gram(values, (exact - mean)[:, None])
         self._weights = ridge(gram(values, values), right, 1e-3 * len(values))[:, 0]
@@ -106,7 +106,7 @@ class RowScalar:
 
     def encode(self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32) -> NDArray[np.uint16]:
         """The stored step of each row."""
-        rest = self._exact(centred, projected, values @ rows) - values @ self._weights
+        rest = self._exact(centred, projected, product(values, rows.T)) - product(values, self._weights[None])[:, 0]
         if not self._step > 0:
             return np.zeros(len(rest), np.uint16)
         steps = np.rint((rest - self._low) / self._step)
