@@ -119,9 +119,8 @@ class Encoder(ABC):
         """How many training vectors are of use."""
         return 65_536
 
-    @property
-    def distances(self) -> tuple[Distance, ...]:
-        """Which distances :meth:`tables` can give."""
+    def distances(self, metric: Metric = "l2") -> tuple[Distance, ...]:
+        """Which distances :meth:`tables` can give for that metric, the best first."""
         return ("asymmetric", "symmetric")
 
     # -- the public face ----------------------------------------------------------------------
@@ -217,9 +216,10 @@ class Encoder(ABC):
         """
         if metric not in METRICS:
             raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
-        if distance not in self.distances:
+        offered = self.distances(metric)
+        if distance not in offered:
             raise ParameterError(
-                f"distance={distance!r}: {self.name} with these parameters has {' and '.join(self.distances)} only"
+                f"distance={distance!r}: {self} has {' and '.join(offered)} only for metric={metric!r}"
             )
         vectors = read_rows(open_rows(queries, self._fitted_dim(), what="queries"), what="queries")
         if metric == "cosine":

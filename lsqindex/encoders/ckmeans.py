@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..vectors import BLOCK_ROWS, Vectors
+from ..vectors import Vectors
 from .base import Config, Fields, Progress, State, StateReader, check_int
 from .clustering import Codebooks, kmeans, moved_centres, nearest_centres
 from .layout import Tables
-from .linalg import Float32, Float64, gram, mean_of, nearest_orthogonal, principal_axes, product
+from .linalg import Float32, Float64, gram, mean_of, nearest_orthogonal, principal_axes, product, settled, squares
 from .pq import PQ
 from .registry import register_encoder
+
+#: Axes past this share of the variance would get no centres worth the name, and the rotation costs
+#: their number cubed.
+KEPT_VARIANCE = 0.995
 
 
 @register_encoder("ckmeans")
@@ -45,47 +50,55 @@ class CKMeans(PQ):
 
     def _fit(self, sample: Vectors, progress: Progress) -> None:
         rng = np.random.default_rng(self.seed)
-        dim, levels = sample.shape[1], 1 << self.field_bits
+        levels = 1 << self.field_bits
         self._mean = mean_of(sample)
         centred = sample - self._mean
-        energy = float(np.square(centred, dtype=np.float64).sum())
         variances, axes = principal_axes(centred)
-        books = self._codebooks = Codebooks(dim, self.m, levels)
-        self._rotation = _dealt_axes(variances, axes, [part.stop - part.start for part in books.parts])
+        kept = _axes_to_keep(variances, self.m, centred.shape[1])
+        axes = _completed(axes, kept)
+        projected = centred @ axes.T
+        energy = float(np.square(centred, dtype=np.float64).sum())
+        left_out = max(0.0, energy - float(np.square(projected, dtype=np.float64).sum()))
+        books = self._codebooks = Codebooks(kept, self.m, levels)
+        rotation = _dealt(variances, kept, [part.stop - part.start for part in books.parts])
         self.history_ = []
-        rotated = centred @ self._rotation.T
+        rotated = projected @ rotation.T
         for j, part in enumerate(books.parts):
             books.books[j] = kmeans(np.ascontiguousarray(rotated[:, part]), levels, 2, rng)
         for step in range(self.rotations):
             # One step of Lloyd in every part, then the rotation that fits the centres best.
             coded = np.empty_like(rotated)
             for j, part in enumerate(books.parts):
-                vectors = np.ascontiguousarray(rotated[:, part])
-                labels, _ = nearest_centres(vectors, books.books[j])
-                books.books[j] = moved_centres(vectors, labels, books.books[j], rng)
+                labels = self._lloyd(rotated, j, rng)
                 coded[:, part] = books.books[j][labels]
-            self._rotation = nearest_orthogonal(gram(coded, centred))
-            rotated = centred @ self._rotation.T
-            error = sum(
-                float(np.square(rotated[i : i + BLOCK_ROWS] - coded[i : i + BLOCK_ROWS], dtype=np.float64).sum())
-                for i in range(0, len(coded), BLOCK_ROWS)
-            )
+            rotation = nearest_orthogonal(gram(coded, projected))
+            rotated = projected @ rotation.T
+            error = left_out + float(squares(rotated - coded).sum(dtype=np.float64))
             self.history_.append(error / energy if energy else 0.0)
             progress(step + 1, self.rotations, self.history_[-1])
-        for j, part in enumerate(books.parts):
-            vectors = np.ascontiguousarray(rotated[:, part])
+        for j in range(self.m):
             for _ in range(self.iterations):
-                labels, _ = nearest_centres(vectors, books.books[j])
-                books.books[j] = moved_centres(vectors, labels, books.books[j], rng)
+                self._lloyd(rotated, j, rng)
+        self._rotation = rotation @ axes
+
+    def _lloyd(self, rotated: Vectors, j: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        """One step of Lloyd's algorithm in part ``j``; the labels it moved the centres by."""
+        vectors = np.ascontiguousarray(rotated[:, self._codebooks.parts[j]])
+        labels, _ = nearest_centres(vectors, self._codebooks.books[j])
+        self._codebooks.books[j] = moved_centres(vectors, labels, self._codebooks.books[j], rng)
+        return labels
 
     def _state(self) -> State:
         return {**super()._state(), "mean": self._mean, "rotation": self._rotation}
 
     def _restore(self, state: StateReader) -> None:
-        super()._restore(state)
         dim = self.dim or 0
+        shape = state.shape("rotation")
+        kept = shape[0] if len(shape) == 2 and self.m <= shape[0] <= dim else dim
         self._mean = state.array("mean", (dim,))
-        self._rotation = state.array("rotation", (dim, dim))
+        self._rotation = state.array("rotation", (kept, dim))
+        self._codebooks = Codebooks(kept, self.m, 1 << self.field_bits)
+        self._codebooks.restore(state)
         self.history_ = []
 
     def _encode(self, block: Vectors) -> Fields:
@@ -97,25 +110,38 @@ class CKMeans(PQ):
     def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
         if symmetric:
             queries = self._decode(self._encode(queries))
-        if metric == "l2":
-            return self._codebooks.tables((queries - self._mean) @ self._rotation.T, metric)
-        tables = self._codebooks.tables(queries @ self._rotation.T, metric)
-        return Tables(tables.values, -(queries @ self._mean).astype(np.float32))
+        if metric == "ip":
+            tables = self._codebooks.tables(queries @ self._rotation.T, metric)
+            return Tables(tables.values, -(queries @ self._mean).astype(np.float32))
+        centred = queries - self._mean
+        rotated = centred @ self._rotation.T
+        left_out = np.maximum(squares(centred) - squares(rotated), 0).astype(np.float32)
+        return Tables(self._codebooks.tables(rotated, metric).values, left_out)
 
 
-def _dealt_axes(variances: Float64, axes: Float32, sizes: list[int]) -> Float32:
-    """Principal axes as the rows of a rotation: each goes to the open part of least log-variance so far."""
-    dim = axes.shape[1]
-    full = np.linalg.qr(np.concatenate([axes, np.eye(dim)]).T.astype(np.float64))[0].T[:dim]
-    full[: len(axes)] = axes
+def _axes_to_keep(variances: Float64, m: int, dim: int) -> int:
+    """How many principal axes hold KEPT_VARIANCE, one for each part at least."""
+    share = np.cumsum(variances) / max(float(variances.sum()), 1e-30)
+    return min(dim, max(m, int((share < KEPT_VARIANCE).sum()) + 1))
+
+
+def _completed(axes: Float32, count: int) -> Float32:
+    """``count`` orthonormal rows that begin with ``axes``: data of low rank have too few of their own."""
+    if len(axes) >= count:
+        return np.ascontiguousarray(axes[:count])
+    basis = np.linalg.qr(np.concatenate([axes, np.eye(axes.shape[1])]).T.astype(np.float64))[0].T[:count]
+    return np.concatenate([axes, settled(basis[len(axes) :])])
+
+
+def _dealt(variances: Float64, count: int, sizes: list[int]) -> Float32:
+    """The first rotation: each axis goes to the open part of least log-variance so far."""
     floor = 1e-12 * max(float(variances[0]), 1e-30)
-    logs = np.log(np.maximum(np.concatenate([variances, np.zeros(dim - len(variances))]), floor))
-    logs -= logs.min()
+    logs = np.log(np.maximum(np.resize(np.append(variances, np.zeros(count)), count), floor) / floor)
     members: list[list[int]] = [[] for _ in sizes]
     held = np.zeros(len(sizes))
-    for axis in range(dim):
+    for axis in range(count):
         open_parts = [j for j, size in enumerate(sizes) if len(members[j]) < size]
         part = min(open_parts, key=lambda j: held[j])
         members[part].append(axis)
         held[part] += logs[axis]
-    return np.ascontiguousarray(full[[axis for part in members for axis in part]], np.float32)
+    return np.eye(count, dtype=np.float32)[[axis for part in members for axis in part]]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ..errors import ParameterError
 from ..vectors import BLOCK_ROWS, Vectors
-from .base import METRICS, Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
+from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import Layout, Tables, field_bits
 from .linalg import mean_of, principal_axes, product
 from .lsq_codes import BitCoder, LevelCoder, PublishedCoder, coded_values, make_coder
@@ -54,12 +54,11 @@ class LSQ(Encoder):
         Effort per vector: bit flips tried (levels=2), or 32 of it for one sweep of coordinate
         descent (levels>2). 0 trains and codes as the paper writes it; then ``m`` ≤ dim.
     scalar
-        The row scalar: "learned" (the default with ``refine``), "norm" (the length of the
-        reconstruction, the default without), or None: then only the symmetric distance is to be had.
+        The row scalar, for L2 and cosine: "learned" (the default with ``refine``), "norm" (the length
+        of the reconstruction, the default without), or None, which leaves all bits to the code: right
+        for inner products; of L2 only the symmetric distance is to be had then.
     scalar_bits
         Its part of the budget; by default what suits the data best (``m`` given: 8).
-    metric
-        What the learned scalar serves: "l2" and "cosine" are one, "ip" is another.
     lam, iterations, seed
         λ of the paper; rounds of training at most; the seed of everything random.
 
@@ -85,7 +84,6 @@ class LSQ(Encoder):
         refine: int = 128,
         scalar: Scalar | Literal["auto"] | None = "auto",
         scalar_bits: int | None = None,
-        metric: Metric = "l2",
         lam: float = 1.0,
         iterations: int = 12,
         seed: int = 0,
@@ -96,12 +94,9 @@ class LSQ(Encoder):
         self.refine = check_int("refine", refine, 0, 1 << 20)
         if scalar not in ("auto", "learned", "norm", None):
             raise ParameterError(f"scalar={scalar!r}: 'learned', 'norm', None or 'auto' is needed")
-        if metric not in METRICS:
-            raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
         if not lam >= 0:
             raise ParameterError(f"lam={lam!r}: a number of 0 or more is needed")
         self.scalar: Scalar | None = ("learned" if self.refine else "norm") if scalar == "auto" else scalar
-        self.metric: Metric = metric
         self.lam = float(lam)
         self.iterations = check_int("iterations", iterations, 1, 10_000)
         self.seed = check_int("seed", seed, 0, 2**63 - 1)
@@ -134,16 +129,14 @@ class LSQ(Encoder):
             **self._given,
             "levels": self.levels,
             "refine": self.refine,
-            "metric": self.metric,
             "lam": self.lam,
             "iterations": self.iterations,
             "seed": self.seed,
         }
 
-    @property
-    def distances(self) -> tuple[Distance, ...]:
+    def distances(self, metric: Metric = "l2") -> tuple[Distance, ...]:
         """Without a row scalar the length of a reconstruction is not known from its code."""
-        return ("asymmetric", "symmetric") if self.scalar else ("symmetric",)
+        return ("asymmetric", "symmetric") if self.scalar or metric == "ip" else ("symmetric",)
 
     def _make_layout(self, dim: int) -> Layout:
         if not self.refine and self.m > dim:
@@ -172,8 +165,8 @@ class LSQ(Encoder):
         self._axes = np.ascontiguousarray(axes[:keep])
         projected = centred @ self._axes.T
         if self.scalar:
-            self._scalar = RowScalar(self.scalar, "ip" if self.metric == "ip" else "l2", self.scalar_bits)
-            around = self._scalar.learn_neighbours(centred, projected, axes, self._mean, rng)
+            self._scalar = RowScalar(self.scalar, self.scalar_bits)
+            around = self._scalar.learn_neighbours(centred, projected, axes, rng)
             if self.scalar == "learned" and self._given["scalar_bits"] is None and self._given["m"] is None:
                 self._scalar.bits = self._scalar.choose_bits(centred, projected, variances, around, self.bits)
                 self._divide(self._scalar.bits)
@@ -217,7 +210,7 @@ class LSQ(Encoder):
             self._start = state.array("start", (self.m, d))
         self.history_ = []
         if self.scalar:
-            self._scalar = RowScalar(self.scalar, "ip" if self.metric == "ip" else "l2", self.scalar_bits)
+            self._scalar = RowScalar(self.scalar, self.scalar_bits)
             self._scalar.restore(state, d, self.m)
 
     # -- vectors to codes and back ------------------------------------------------------------
@@ -267,7 +260,7 @@ class LSQ(Encoder):
         else:
             weights, bias = -(queries @ self._full_rows.T), -(queries @ self._mean)
         values: Vectors = np.zeros((len(queries), 1 << self.scalar_bits), np.float32)
-        if self.scalar and self._scalar.metric == metric:
+        if self.scalar and metric == "l2":
             told, steps = self._scalar.tables()
             weights, values = weights + told, values + steps
         return self._with_scalar(weights[:, :, None] * theta, values, bias)

@@ -7,7 +7,7 @@ strong directions and near 0 in weak ones, where even neighbours are strangers. 
 
     s = ‖x‖² − 2 Σ_i (a_i + ρ_i·x_i)·e_i        a, ρ learned from neighbours in the training sample
 
-(for inner products s = −Σ_i (a_i + ρ_i·x_i)·e_i alike). β‖e‖² with one learned β, RaBitQ's factor and
+β‖e‖² with one learned β, RaBitQ's factor and
 the plain ‖x̂‖² are special cases of it, and fall behind.
 
 Most of s can be told from the bits themselves; being linear in them that part costs nothing at
@@ -33,11 +33,11 @@ QUERIES, NEIGHBOURS, AMONG = 1000, 10, 40_000
 class RowScalar:
     """The stored number of each row: learned on a sample, then computed with every code."""
 
-    def __init__(self, kind: Literal["learned", "norm"], metric: Literal["l2", "ip"], bits: int) -> None:
-        self.kind, self.metric, self.bits = kind, metric, bits
+    def __init__(self, kind: Literal["learned", "norm"], bits: int) -> None:
+        self.kind, self.bits = kind, bits
 
     def learn_neighbours(
-        self, centred: Vectors, projected: Vectors, axes: Float32, mean: Float32, rng: np.random.Generator
+        self, centred: Vectors, projected: Vectors, axes: Float32, rng: np.random.Generator
     ) -> Float64:
         """Learn ρ and a; the variance of a neighbour's coordinate around them, for each of ``axes``.
 
@@ -46,7 +46,7 @@ class RowScalar:
         d = projected.shape[1]
         n = min(len(projected), AMONG)
         asked = np.sort(rng.choice(n, size=min(QUERIES, n), replace=False))
-        near = _neighbours(projected[:n], asked, axes[:d] @ mean if self.metric == "ip" else None)
+        near = _neighbours(projected[:n], asked)
         query, row = (centred[at] @ axes.T for at in (np.repeat(asked, near.shape[1]), near.ravel()))
         if not near.size:
             query = row = np.zeros((1, len(axes)), np.float32)
@@ -54,8 +54,7 @@ class RowScalar:
         both = (query * row).mean(axis=0, dtype=np.float64) - row_mean * query_mean
         own = np.square(row).mean(axis=0, dtype=np.float64) - np.square(row_mean)
         rho = np.clip(np.where(own > 0, both / np.where(own > 0, own, 1), 0.0), 0.0, 2.0)
-        shift = query_mean - rho * row_mean + (axes @ mean if self.metric == "ip" else 0.0)
-        self._rho, self._shift = settled(rho[:d]), settled(shift[:d])
+        self._rho, self._shift = settled(rho[:d]), settled((query_mean - rho * row_mean)[:d])
         past = own[d:].sum()
         self._rho_rest = float(settled(np.array([(rho[d:] * own[d:]).sum() / past if past > 0 else 0.0]))[0])
         around = np.square(query).mean(axis=0, dtype=np.float64) - np.square(query_mean) - rho * both
@@ -72,12 +71,10 @@ class RowScalar:
         left = np.minimum(variances, level)
         d = projected.shape[1]
         expected = np.square(self._shift.astype(np.float64)) + np.square(self._rho.astype(np.float64)) * variances[:d]
-        noise, spread = float(around @ left), float(expected @ left[:d])
-        if self.metric == "l2":
-            noise, spread = 4 * noise, 4 * spread
-            length = squares(centred).astype(np.float64)
-            told = np.square((projected * (length - length.mean())[:, None]).mean(axis=0, dtype=np.float64))
-            spread += max(0.0, length.var() - float((told / np.maximum(variances[:d], 1e-30)).sum()))
+        length = squares(centred).astype(np.float64)
+        told = np.square((projected * (length - length.mean())[:, None]).mean(axis=0, dtype=np.float64))
+        untold = max(0.0, length.var() - float((told / np.maximum(variances[:d], 1e-30)).sum()))
+        noise, spread = 4 * float(around @ left), 4 * float(expected @ left[:d]) + untold
         directions = max(1, int((variances > level).sum()))
         choices = np.arange(2, min(10, max(2, bits // 2)) + 1)
         # Seven deviations are as good as the whole range. The step counts twice: an error of the scalar is
@@ -97,12 +94,12 @@ class RowScalar:
     def _exact(self, centred: Vectors, projected: Vectors, coded: Vectors) -> Vectors:
         """s before it is stored; ``coded`` is the reconstruction in the principal axes."""
         if self.kind == "norm":
-            return squares(coded) if self.metric == "l2" else np.zeros(len(coded), np.float32)
+            return squares(coded)
         length = squares(centred)
         rest = np.maximum(length - squares(projected), 0)
         expected: Vectors = np.einsum("ij,ij->i", self._shift + self._rho * projected, projected - coded)
         expected += np.float32(self._rho_rest) * rest
-        return length - 2 * expected if self.metric == "l2" else -expected
+        return length - 2 * expected
 
     def encode(self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32) -> NDArray[np.uint16]:
         """The stored step of each row."""
@@ -134,17 +131,16 @@ class RowScalar:
         self._rho_rest = float(rest)
 
 
-def _neighbours(vectors: Vectors, asked: NDArray[np.intp], ip_mean: Float32 | None) -> NDArray[np.intp]:
-    """The nearest rows (by L2, or by inner product of uncentred vectors) of ``vectors[asked]``, themselves left out."""
+def _neighbours(vectors: Vectors, asked: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The nearest rows of ``vectors[asked]``, themselves left out."""
     count = min(NEIGHBOURS, len(vectors) - 1)
     out = np.empty((len(asked), count), np.intp)
     if count < 1:
         return out
-    offset = squares(vectors) / 2 if ip_mean is None else -(vectors @ ip_mean)
+    half = squares(vectors) / 2
     for first in range(0, len(asked), 128):
         some = asked[first : first + 128]
-        queries = vectors[some] if ip_mean is None else vectors[some] + ip_mean
-        away = offset - queries @ vectors.T
+        away = half - vectors[some] @ vectors.T
         away[np.arange(len(some)), some] = np.inf
         out[first : first + 128] = np.argpartition(away, count - 1, axis=1)[:, :count]
     return out
