@@ -18,7 +18,7 @@ TENURE = 5
 def pack(fields: NDArray[np.uint16], widths: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """Field numbers (n, m) as codes (n, size): field after field, lowest bit first."""
     columns = [fields[:, j] >> k & 1 for j, width in enumerate(widths) for k in range(width)]
-    bits = np.array(columns, np.uint8).T.reshape(len(fields), -1)
+    bits = np.array(columns, np.uint8).T.reshape(len(fields), int(widths.sum()))
     return np.ascontiguousarray(np.packbits(bits, axis=1, bitorder="little").reshape(len(fields), size))
 
 

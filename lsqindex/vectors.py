@@ -17,6 +17,9 @@ from .errors import VectorError
 #: float32 rows. (Wider for the type checker: NumPy's types lose the width in a matrix product.)
 Vectors = NDArray[np.floating[Any]]
 
+#: Larger numbers are refused: their squares, summed, would leave float32.
+MAX_MAGNITUDE = 1e15
+
 #: Rows converted and encoded at a time: large enough for BLAS, small enough for the L2 cache.
 BLOCK_ROWS = 4096
 
@@ -52,12 +55,12 @@ def read_rows(rows: Any, where: Any = slice(None), *, what: str = "vectors", fir
     # A float64 beyond float32's range becomes inf here and is reported below.
     with np.errstate(over="ignore"):
         block = np.ascontiguousarray(rows[where], dtype=np.float32)
-    finite = np.isfinite(block).all(axis=1)
-    if not finite.all():
-        bad = int(np.argmin(finite))
+    # One comparison finds NaN, infinities and what is too large: all are not ≤ the limit.
+    fit = (np.abs(block) <= MAX_MAGNITUDE).all(axis=1)
+    if not fit.all():
         raise VectorError(
-            f"{what}: row {first + bad} has NaN, infinite numbers or numbers beyond float32; "
-            f"{int((~finite).sum())} such rows here: drop or repair them"
+            f"{what}: row {first + int(np.argmin(fit))} has NaN, infinite numbers or numbers beyond "
+            f"±{MAX_MAGNITUDE:g}; {int((~fit).sum())} such rows here: drop, repair or scale them"
         )
     return block
 
@@ -81,6 +84,8 @@ def sample_rows(rows: Any, size: int, rng: np.random.Generator, *, what: str = "
         try:
             out[first : first + BLOCK_ROWS] = read_rows(rows, part, what=what)
         except VectorError:
-            bad = next(int(r) for r in part if not np.isfinite(np.asarray(rows[int(r)], np.float32)).all())
-            raise VectorError(f"{what}: row {bad} has NaN or infinite numbers; drop or repair it") from None
+            # Tell the row's own number, not its place in the sample.
+            for row in part.tolist():
+                read_rows(rows, slice(row, row + 1), what=what, first=row)
+            raise
     return out

@@ -170,7 +170,8 @@ class Encoder(ABC):
         fresh.dim = int(rows.shape[1])
         fresh._fit(sample, progress or _no_progress)
         fresh._layout = fresh._make_layout(fresh.dim)
-        self.__dict__.update(fresh.__dict__)
+        # All at once, so that nothing of an earlier fit stays behind.
+        self.__dict__ = fresh.__dict__
         return self
 
     def encode(self, vectors: ArrayLike, *, threads: int = 1) -> Codes:
@@ -226,9 +227,10 @@ class Encoder(ABC):
             norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))[:, None]
             vectors = (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
         tables = self._tables(vectors, "ip" if metric == "ip" else "l2", distance == "symmetric")
+        if metric != "cosine" or self.layout.floats:
+            return tables
         # For unit vectors ‖q − x‖² = 2 (1 − cos).
-        half = np.float32(0.5)
-        return Tables(tables.values * half, tables.bias * half) if metric == "cosine" else tables
+        return Tables(tables.values * np.float32(0.5), tables.bias * np.float32(0.5))
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], state: Mapping[str, NDArray[Any]], dim: Any) -> Self:

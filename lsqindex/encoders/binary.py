@@ -75,7 +75,9 @@ class BinaryEncoder(Encoder):
         if symmetric and metric == "l2":
             own = self._encode(queries)
             values = np.stack([own, 1 - own], axis=2)  # Hamming
-            return Tables(values.reshape(len(queries), -1).astype(np.float32), np.zeros(len(queries), np.float32))
+            return Tables(
+                values.reshape(len(queries), 2 * self.bits).astype(np.float32), np.zeros(len(queries), np.float32)
+            )
         if symmetric:
             queries = self._decode(self._encode(queries))
         if metric == "ip":
@@ -86,5 +88,5 @@ class BinaryEncoder(Encoder):
             inner = centred @ self._rotation.T
             weights = -2 * inner * self._sizes / np.float32(self._blocks)
             bias = np.square(centred).sum(axis=1) + np.square(self._sizes).sum() / np.float32(self._blocks)
-        values = np.stack([-weights, weights], axis=2).reshape(len(queries), -1)
+        values = np.stack([-weights, weights], axis=2).reshape(len(queries), 2 * self.bits)
         return Tables(values.astype(np.float32), bias.astype(np.float32))

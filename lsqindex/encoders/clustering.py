@@ -87,7 +87,7 @@ class Codebooks:
         self.levels = levels
         edges = np.cumsum([0] + [dim // m + (j < dim % m) for j in range(m)])
         self.parts = [slice(int(a), int(b)) for a, b in pairwise(edges)]
-        self.books = [np.zeros((levels, part.stop - part.start), np.float32) for part in self.parts]
+        self.books: list[Float32] = [np.zeros((0, part.stop - part.start), np.float32) for part in self.parts]
 
     def encode(self, vectors: Vectors) -> Fields:
         """The nearest centre in every part."""

@@ -4,11 +4,11 @@
 may turn on the last bit. So whatever leads to a code is multiplied by :func:`product`, always the
 same number of rows at a time: a vector has one code, alone or among a million.
 
-**Not on the threads.** Products of OpenBLAS give the same bits on one thread as on many; its
-factorizations (eigh, solve, svd) do not: their last bits depend on how the work was cut, and training
-amplifies last bits into other codes. So factorizations are done in float64 and *settled*: rounded to
-float32 with 16 bits of mantissa, far above the noise. (A number within 1e-15 of a rounding edge would
-still differ; that is a chance of one in 10^10 per number.)
+**Not on the threads.** OpenBLAS may cut long sums differently on one thread and on many; not those of
+:func:`product` and :func:`gram`, which are short and of one size. Its factorizations (eigh, solve,
+svd) differ in the last bits, and training amplifies last bits into other codes. So factorizations are
+done in float64 and *settled*: rounded to float32 with 16 bits of mantissa, far above the noise. (A
+number within 1e-15 of a rounding edge would still differ; that is a chance of one in 10^10 per number.)
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..vectors import BLOCK_ROWS
-
 #: What is kept in float32, and what is computed in float64 on the way there.
 Float32 = NDArray[np.floating[Any]]
 Float64 = NDArray[np.floating[Any]]
 
 _KEPT_BITS = 16
 _PRODUCT_ROWS = 128
+_GRAM_ROWS = 256
 
 
 def settled(array: Float64) -> Float32:
@@ -68,10 +67,14 @@ def squares(vectors: Float32) -> Float32:
 
 
 def gram(left: Float32, right: Float32) -> Float64:
-    """``leftᵀ @ right``, float32 products of blocks summed in float64."""
+    """``leftᵀ @ right``: float32 products of blocks of one size, summed in float64."""
     total = np.zeros((left.shape[1], right.shape[1]))
-    for first in range(0, len(left), BLOCK_ROWS):
-        total += left[first : first + BLOCK_ROWS].T @ right[first : first + BLOCK_ROWS]
+    for first in range(0, len(left), _GRAM_ROWS):
+        a, b = left[first : first + _GRAM_ROWS], right[first : first + _GRAM_ROWS]
+        if len(a) < _GRAM_ROWS:
+            missing = ((0, _GRAM_ROWS - len(a)), (0, 0))
+            a, b = np.pad(a, missing), np.pad(b, missing)
+        total += a.T @ b
     return total
 
 

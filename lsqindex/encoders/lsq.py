@@ -94,21 +94,25 @@ class LSQ(Encoder):
         self.refine = check_int("refine", refine, 0, 1 << 20)
         if scalar not in ("auto", "learned", "norm", None):
             raise ParameterError(f"scalar={scalar!r}: 'learned', 'norm', None or 'auto' is needed")
-        if not lam >= 0:
+        if isinstance(lam, bool) or not isinstance(lam, int | float | np.number) or not 0 <= lam < np.inf:
             raise ParameterError(f"lam={lam!r}: a number of 0 or more is needed")
         self.scalar: Scalar | None = ("learned" if self.refine else "norm") if scalar == "auto" else scalar
         self.lam = float(lam)
         self.iterations = check_int("iterations", iterations, 1, 10_000)
         self.seed = check_int("seed", seed, 0, 2**63 - 1)
-        self._given = {"bits": bits, "m": m, "scalar": scalar, "scalar_bits": scalar_bits}
         width = field_bits(self.levels)
-        most = 0 if self.scalar is None else 8 if scalar_bits is None else check_int("scalar_bits", scalar_bits, 1, 16)
+        most = 0
+        if self.scalar is not None:
+            most = 8 if scalar_bits is None else check_int("scalar_bits", scalar_bits, 1, 16)
         if m is not None:
-            self.bits = check_int("m", m, 1, MAX_BITS // width) * width + most
+            m = check_int("m", m, 1, MAX_BITS // width)
+            self.bits = m * width + most
         else:
-            self.bits = check_int("bits", 256 if bits is None else bits, 1, MAX_BITS)
-            if scalar_bits is None:
-                most = min(most, max(2, self.bits // 8)) if self.scalar else 0
+            bits = check_int("bits", 256 if bits is None else bits, 1, MAX_BITS)
+            self.bits = bits
+            if self.scalar and scalar_bits is None:
+                most = min(most, max(2, bits // 8))
+        self._given = {"bits": bits, "m": m, "scalar": scalar, "scalar_bits": None if scalar_bits is None else most}
         self._divide(most)
 
     def _divide(self, scalar_bits: int) -> None:
@@ -266,7 +270,7 @@ class LSQ(Encoder):
         return self._with_scalar(weights[:, :, None] * theta, values, bias)
 
     def _with_scalar(self, dimensions: Vectors, scalar: NDArray[np.generic], bias: NDArray[np.generic]) -> Tables:
-        parts = [dimensions.reshape(len(dimensions), -1)]
+        parts = [dimensions.reshape(len(dimensions), self.m * self.levels)]
         if self.scalar:
             parts.insert(0, scalar.astype(np.float32))
         return Tables(np.concatenate(parts, axis=1).astype(np.float32), bias.astype(np.float32))

@@ -41,8 +41,8 @@ def quantize(values: Vectors, levels: int) -> Fields:
     """
     if levels == 2:
         return (values >= 0).astype(np.uint16)
-    theta = -1.0 + 2.0 * np.arange(levels) / (levels - 1)
-    edges = (theta[:-1] + theta[1:]) / 2
+    # Half-way between θ(k) and θ(k+1), in the form that rounds only once.
+    edges = (2.0 * np.arange(levels - 1) + 2 - levels) / (levels - 1)
     return np.searchsorted(edges, values, side="right").astype(np.uint16)
 
 
@@ -66,7 +66,8 @@ class BitCoder:
         self._targets, self._columns, self._noise = feedback_factors(rows, noise)
         gram = rows @ rows.T
         reach = float(np.abs(gram).sum(axis=1).max())
-        self._scale = np.float32(_FIXED / reach) if 0 < reach < np.inf else np.float32(0)
+        # Rows too short for float32's range are all the same to the search.
+        self._scale = np.float32(_FIXED / reach if reach > 1e-29 else 0.0)
         fixed = np.rint(gram.astype(np.float64) * float(self._scale)).astype(np.int32)
         self._twice = np.zeros((m + 1, stride), np.int32)
         self._twice[:m, :m] = 2 * fixed

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..vectors import BLOCK_ROWS
 from .base import Fields, Progress
-from .linalg import Float32, Float64, random_rotation, ridge, settled
+from .linalg import Float32, Float64, gram, random_rotation, ridge, settled
 from .lsq_codes import PublishedCoder, coded_values, make_coder
 
 
@@ -67,6 +67,8 @@ def train_published(
         if history[-1] < best[0]:
             best, since = (history[-1], rows, start), 0
         elif (since := since + 1) >= PATIENCE:
+            if step + 1 < rounds:
+                progress(rounds, rounds, history[-1])
             break
         start = settled(np.linalg.pinv(rows.astype(np.float64)).T)
     return best[1], best[2], history
@@ -185,8 +187,8 @@ def _fit_rows(projected: Float32, codes: Fields, budget: Budget) -> tuple[Float3
     normal, right = np.zeros((m, m)), np.zeros((m, d))
     for first in range(0, len(codes), BLOCK_ROWS):
         values = coded_values(codes[first : first + BLOCK_ROWS], budget.levels)
-        normal += values.T @ values
-        right += values.T @ projected[first : first + BLOCK_ROWS]
+        normal += gram(values, values)
+        right += gram(values, projected[first : first + BLOCK_ROWS])
     rows = ridge(normal, right, budget.lam)
     wide = rows.astype(np.float64)
     error = _energy(projected) - 2 * float((wide * right).sum()) + float((wide * (normal @ wide)).sum())

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import metadata
 from typing import Any, TypeVar
 
@@ -84,7 +85,7 @@ def encoder_class(name: str) -> type[Encoder]:
         return _load(points[0])
     known = available_encoders()
     near = difflib.get_close_matches(str(name).lower(), known, n=3)
-    guess = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    guess = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     raise UnknownEncoderError(
         f"no encoder is named {name!r}{guess} Known here: {', '.join(known)}. "
         "An encoder from a plugin needs its package installed."
@@ -117,9 +118,14 @@ def distribution_of(cls: type[Encoder]) -> tuple[str, str]:
     for point in _entry_points():
         if point.name == cls.name and point.dist is not None and point.value.partition(":")[0] == cls.__module__:
             return point.dist.name, point.dist.version
-    for name in metadata.packages_distributions().get(top, []):
-        return name, metadata.version(name)
-    return "", ""
+    names = _packages().get(top, [])
+    return (names[0], metadata.version(names[0])) if names else ("", "")
+
+
+@cache
+def _packages() -> Mapping[str, list[str]]:
+    """Top-level package → distributions; reads every installed file list, so once is enough."""
+    return metadata.packages_distributions()
 
 
 def _entry_points() -> metadata.EntryPoints:

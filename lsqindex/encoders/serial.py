@@ -55,13 +55,17 @@ def from_bytes(data: bytes) -> Encoder:
         record: Any = msgpack.unpackb(data, strict_map_key=True)
     except Exception as error:  # msgpack raises many kinds, all of them mean damage
         raise StateError(f"stored encoder: not readable as msgpack ({error}); the data is damaged") from error
-    if not isinstance(record, dict) or type(record.get("format")) is not int:
+    if not isinstance(record, dict) or type(record.get("format")) is not int or record["format"] < 1:
         raise StateError("stored encoder: not a record of an encoder; the data is damaged or of another program")
     if record["format"] > FORMAT:
         raise StateError(f"stored encoder: format {record['format']} is newer than {FORMAT}; upgrade lsqindex")
     name, version, config, state = (record.get(key) for key in ("name", "version", "config", "state"))
-    if not (isinstance(name, str) and type(version) is int and isinstance(config, dict) and isinstance(state, dict)):
+    if not (
+        isinstance(name, str) and isinstance(version, int) and isinstance(config, dict) and isinstance(state, dict)
+    ):
         raise StateError("stored encoder: name, version, config or state is missing; the data is damaged")
+    if version < 1:
+        raise StateError(f"stored encoder: version {version} of {name!r} is impossible; the data is damaged")
     try:
         cls = encoder_class(name)
     except UnknownEncoderError as error:

@@ -14,7 +14,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     out = sys.stdout.buffer
 
-    def case(kind: int, n: int, m: int, a: int, b: int, *arrays: np.ndarray) -> None:  # type: ignore[type-arg]
+    def case(kind: int, n: int, m: int, a: int, b: int, *arrays: np.ndarray) -> None:
         if not expect:
             out.write(np.array([kind, n, m, a, b], "<i4").tobytes() + b"".join(array.tobytes() for array in arrays))
 
