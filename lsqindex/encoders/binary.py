@@ -10,15 +10,16 @@ reconstruction within their span, and linear in the bits.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 
 from ..errors import ParameterError
 from ..vectors import Vectors
-from .base import Config, Encoder, Fields, State, StateReader, check_int
+from .base import Config, Encoder, Fields, Progress, State, StateReader, check_int
 from .layout import Layout, Tables
-from .linalg import Float32, product
+from .linalg import Float32, mean_of, principal_axes, product
 
 
 class BinaryEncoder(Encoder):
@@ -30,11 +31,6 @@ class BinaryEncoder(Encoder):
 
     #: Whether there may be more bits than dimensions.
     _may_exceed_dim = False
-
-    @property
-    @abstractmethod
-    def config(self) -> Config:
-        """The constructor's arguments."""
 
     def _make_layout(self, dim: int) -> Layout:
         if self.bits > dim and not self._may_exceed_dim:
@@ -90,3 +86,52 @@ class BinaryEncoder(Encoder):
             bias = np.square(centred).sum(axis=1) + np.square(self._sizes).sum() / np.float32(self._blocks)
         values = np.stack([-weights, weights], axis=2).reshape(len(queries), 2 * self.bits)
         return Tables(values.astype(np.float32), bias.astype(np.float32))
+
+
+class RotationEncoder(BinaryEncoder):
+    """The base of ``itq`` and ``okmeans``: the rotation is learned in rounds."""
+
+    #: Relative reconstruction error on the training sample after each round.
+    history_: list[float]
+
+    def __init__(self, bits: int = 256, *, iterations: int = 50, seed: int = 0) -> None:
+        super().__init__(bits, seed=seed)
+        self.iterations = check_int("iterations", iterations, 1, 10_000)
+
+    @property
+    def config(self) -> Config:
+        """The constructor's arguments."""
+        return {"bits": self.bits, "iterations": self.iterations, "seed": self.seed}
+
+    @abstractmethod
+    def _learn_rotation(
+        self, centred: Vectors, axes: Float32, rng: np.random.Generator, report: Callable[[float], None]
+    ) -> Float32:
+        """The rotation, bits × dim, from the first principal axes; ``report`` the variance kept by each round."""
+
+    def _fit(self, sample: Vectors, progress: Progress) -> None:
+        mean = mean_of(sample)
+        centred = sample - mean
+        energy = float(np.square(centred, dtype=np.float64).sum()) / len(sample)
+        _, axes = principal_axes(centred)
+        # Fewer directions than bits: the other bits share them.
+        missing = np.zeros((max(0, self.bits - len(axes)), axes.shape[1]), np.float32)
+        self.history_ = []
+
+        def report(kept: float) -> None:
+            self.history_.append(max(0.0, 1 - kept / energy) if energy else 0.0)
+            progress(len(self.history_), self.iterations, self.history_[-1])
+
+        axes = np.concatenate([axes, missing])[: self.bits]
+        rotation = self._learn_rotation(centred, axes, np.random.default_rng(self.seed), report)
+        self._set(mean, rotation, mean_sizes(centred @ rotation.T))
+
+    def _restore(self, state: StateReader) -> None:
+        super()._restore(state)
+        self.history_ = []
+
+
+def mean_sizes(rotated: Vectors) -> Float32:
+    """The size of each bit that fits best: the mean of what it stands for, without signs."""
+    sizes: Float32 = np.abs(rotated).mean(axis=0, dtype=np.float64).astype(np.float32)
+    return sizes

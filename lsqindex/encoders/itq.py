@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..vectors import Vectors
-from .base import Config, Progress, check_int
-from .binary import BinaryEncoder
-from .linalg import gram, mean_of, nearest_orthogonal, principal_axes, random_rotation
+from .binary import RotationEncoder
+from .linalg import Float32, gram, nearest_orthogonal, random_rotation
 from .registry import register_encoder
 
 
 @register_encoder("itq")
-class ITQ(BinaryEncoder):
+class ITQ(RotationEncoder):
     """Iterative Quantization: LSQ with two levels where V and W are one rotation (section 2.2.1).
 
     >>> import numpy as np
@@ -21,37 +22,15 @@ class ITQ(BinaryEncoder):
     (3, 2)
     """
 
-    #: Relative reconstruction error on the training sample after each round.
-    history_: list[float]
-
-    def __init__(self, bits: int = 256, *, iterations: int = 50, seed: int = 0) -> None:
-        super().__init__(bits, seed=seed)
-        self.iterations = check_int("iterations", iterations, 1, 10_000)
-
-    @property
-    def config(self) -> Config:
-        """The constructor's arguments."""
-        return {"bits": self.bits, "iterations": self.iterations, "seed": self.seed}
-
-    def _fit(self, sample: Vectors, progress: Progress) -> None:
-        rng = np.random.default_rng(self.seed)
-        mean = mean_of(sample)
-        centred = sample - mean
-        energy = float(np.square(centred, dtype=np.float64).sum())
-        _, axes = principal_axes(centred)
-        # Fewer directions than bits: the other bits are rotations of the same directions.
-        axes = np.concatenate([axes, np.zeros((max(0, self.bits - len(axes)), axes.shape[1]), np.float32)])[: self.bits]
+    def _learn_rotation(
+        self, centred: Vectors, axes: Float32, rng: np.random.Generator, report: Callable[[float], None]
+    ) -> Float32:
         projected = centred @ axes.T
         rotation = random_rotation(self.bits, rng)
-        self.history_ = []
-        for step in range(self.iterations):
+        for _ in range(self.iterations):
             rotated = projected @ rotation.T
-            signs = np.where(rotated >= 0, np.float32(1), np.float32(-1))
-            # With one common size s for all bits, ‖X − s·BR‖² is least at s = mean |rotated|.
-            size = float(np.abs(rotated).mean(dtype=np.float64))
-            self.history_.append(max(0.0, 1 - size * size * self.bits * len(sample) / energy) if energy else 0.0)
-            progress(step + 1, self.iterations, self.history_[-1])
-            rotation = nearest_orthogonal(gram(signs, projected))
-        rotated = projected @ rotation.T
-        sizes = np.abs(rotated).mean(axis=0, dtype=np.float64).astype(np.float32)
-        self._set(mean, rotation @ axes, sizes)
+            # One size for all bits: ‖X − s·BR‖² is least at s = mean |rotated|.
+            report(self.bits * float(np.abs(rotated).mean(dtype=np.float64)) ** 2)
+            rotation = nearest_orthogonal(gram(np.where(rotated >= 0, np.float32(1), np.float32(-1)), projected))
+        turned: Float32 = rotation @ axes
+        return turned

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..vectors import Vectors
 from .base import Config, Progress
-from .binary import BinaryEncoder
+from .binary import BinaryEncoder, mean_sizes
 from .linalg import mean_of, random_rotation
 from .registry import register_encoder
 
@@ -39,6 +39,5 @@ class LSH(BinaryEncoder):
         dim = sample.shape[1]
         planes = np.concatenate([random_rotation(dim, rng) for _ in range(-(-self.bits // dim))])[: self.bits]
         mean = mean_of(sample)
-        sizes = np.abs((sample - mean) @ planes.T).mean(axis=0, dtype=np.float64).astype(np.float32)
-        self._set(mean, planes, sizes)
+        self._set(mean, planes, mean_sizes((sample - mean) @ planes.T))
         progress(1, 1, float("nan"))

@@ -170,8 +170,9 @@ class LSQ(Encoder):
         projected = centred @ self._axes.T
         if self.scalar:
             self._scalar = RowScalar(self.scalar, self.scalar_bits)
+        if self.scalar == "learned":
             around = self._scalar.learn_neighbours(centred, projected, axes, rng)
-            if self.scalar == "learned" and self._given["scalar_bits"] is None and self._given["m"] is None:
+            if self._given["scalar_bits"] is None and self._given["m"] is None:
                 self._scalar.bits = self._scalar.choose_bits(centred, projected, variances, around, self.bits)
                 self._divide(self._scalar.bits)
         left_out = float(np.square(centred, dtype=np.float64).sum() - np.square(projected, dtype=np.float64).sum())

@@ -115,20 +115,22 @@ class RowScalar:
 
     def state(self) -> State:
         """The learned arrays."""
-        return {
-            "scalar_rho": self._rho,
-            "scalar_shift": self._shift,
+        state: State = {
             "scalar_weights": self._weights,
-            "scalar_range": np.array([self._low, self._step, self._rho_rest], np.float32),
+            "scalar_range": np.array([self._low, self._step], np.float32),
         }
+        if self.kind == "learned":
+            state["scalar_rho"], state["scalar_shift"] = self._rho, self._shift
+            state["scalar_rho_rest"] = np.array([self._rho_rest], np.float32)
+        return state
 
     def restore(self, state: StateReader, d: int, m: int) -> None:
         """The inverse of :meth:`state`."""
-        self._rho = state.array("scalar_rho", (d,))
-        self._shift = state.array("scalar_shift", (d,))
         self._weights = state.array("scalar_weights", (m,))
-        self._low, self._step, rest = state.array("scalar_range", (3,))
-        self._rho_rest = float(rest)
+        self._low, self._step = state.array("scalar_range", (2,))
+        if self.kind == "learned":
+            self._rho, self._shift = state.array("scalar_rho", (d,)), state.array("scalar_shift", (d,))
+            self._rho_rest = float(state.array("scalar_rho_rest", (1,))[0])
 
 
 def _neighbours(vectors: Vectors, asked: NDArray[np.intp]) -> NDArray[np.intp]:
