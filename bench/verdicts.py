@@ -105,7 +105,7 @@ def _compare(ours: Row, other: Row) -> str:
     area, recall = (100 * (ours[column] - other[column]) for column in ("area", "recall10@10"))
     return (
         f"{ours.data}: {ours.system} is {_side(area)} {other.system} by {abs(area):.2f} points of the area under "
-        f"recall@1..100, and {_side(recall)} by {abs(recall):.2f} points of recall10@10."
+        f"recall@1..100, and {_side(recall).split()[0]} by {abs(recall):.2f} points of recall10@10."
     )
 
 
