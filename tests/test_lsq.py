@@ -330,3 +330,11 @@ def test_numbers_near_the_ends_of_float32_are_coded_or_refused(name: str, scale:
         return
     assert np.isfinite(decoded).all()
     assert np.abs(decoded).max() <= 20 * np.abs(vectors).max()
+
+
+@pytest.mark.parametrize(("bits", "levels"), [(3, 2), (4, 2), (5, 3), (12, 256), (20, 65536), (18, 65536)])
+def test_the_scalar_leaves_room_for_a_dimension_in_the_smallest_budgets(bits: int, levels: int) -> None:
+    lsq = LSQ(bits=bits, levels=levels).fit(DIGITS)
+    assert lsq.layout.m >= 1
+    assert lsq.layout.code_bits <= bits
+    assert len(lsq.encode(DIGITS[:3])) == 3

@@ -165,7 +165,8 @@ class LSQ(Encoder):
         centred = sample - self._mean
         variances, axes = principal_axes(centred)
         # Directions past the m-th hold too little to be worth a bit, and only feed over-fitting.
-        keep = min(len(axes), self.bits // field_bits(self.levels)) if self.refine else len(axes)
+        width = field_bits(self.levels)
+        keep = min(len(axes), self.bits // width) if self.refine else len(axes)
         self._axes = np.ascontiguousarray(axes[:keep])
         projected = centred @ self._axes.T
         if self.scalar:
@@ -173,7 +174,7 @@ class LSQ(Encoder):
         if self.scalar == "learned":
             around = self._scalar.learn_neighbours(centred, projected, axes, rng)
             if self._given["scalar_bits"] is None and self._given["m"] is None:
-                self._scalar.bits = self._scalar.choose_bits(centred, projected, variances, around, self.bits)
+                self._scalar.bits = self._scalar.choose_bits(centred, projected, variances, around, self.bits, width)
                 self._divide(self._scalar.bits)
         left_out = float(np.square(centred, dtype=np.float64).sum() - np.square(projected, dtype=np.float64).sum())
         budget = Budget(self.m, self.levels, self.lam, self.refine, self.iterations)

@@ -61,8 +61,12 @@ class RowScalar:
         left: Float64 = np.maximum(around, 0.0)
         return left
 
-    def choose_bits(self, centred: Vectors, projected: Vectors, variances: Float64, around: Float64, bits: int) -> int:
+    def choose_bits(
+        self, centred: Vectors, projected: Vectors, variances: Float64, around: Float64, bits: int, width: int
+    ) -> int:
         """How many of ``bits`` the scalar is worth: the least sum of two errors of the estimate.
+
+        One dimension of ``width`` bits must be left.
 
         A bit taken from the code raises the code's error by 2^(2/k), k the directions that get bits;
         a bit given to the scalar quarters the square of its step.
@@ -76,7 +80,7 @@ class RowScalar:
         untold = max(0.0, length.var() - float((told / np.maximum(variances[:d], 1e-30)).sum()))
         noise, spread = 4 * float(around @ left), 4 * float(expected @ left[:d]) + untold
         directions = max(1, int((variances > level).sum()))
-        choices = np.arange(2, min(10, max(2, bits // 2)) + 1)
+        choices = np.arange(2, min(10, max(2, bits // 2), bits - width) + 1)
         # Seven deviations are as good as the whole range. The step counts twice: an error of the scalar is
         # the same for all queries, and one bit more than the plain sum says ranks better.
         error = noise * 2.0 ** (2 * choices / directions) + spread * np.square(2 * 7.0 / 2.0**choices) / 12
