@@ -7,11 +7,10 @@ strong directions and near 0 in weak ones, where even neighbours are strangers. 
 
     s = ‖x‖² − 2 Σ_i (a_i + ρ_i·x_i)·e_i        a, ρ learned from neighbours in the training sample
 
-β‖e‖² with one learned β, RaBitQ's factor and
-the plain ‖x̂‖² are special cases of it, and fall behind.
+β‖e‖² with one learned β is the special case of one ρ for all axes; the plain ‖x̂‖² is ``kind="norm"``.
 
-Most of s can be told from the bits themselves; being linear in them that part costs nothing at
-search time. Only the rest is stored, in ``bits`` uniform steps.
+Part of s can be told from the bits themselves; being linear in them that part costs nothing at search
+time. Only the rest is stored, in ``bits`` uniform steps.
 """
 
 from __future__ import annotations
