@@ -16,6 +16,7 @@ import lsqindex
 from lsqindex import _kernels
 
 from . import faiss_systems
+from .data import HELD_OUT
 from .errors import UserError
 
 
@@ -98,6 +99,7 @@ def machine_facts() -> dict[str, str]:
         "lsqindex": lsqindex.__version__,
         "SIMD": _kernels.simd_level(),
         "BLAS threads": os.environ.get("OPENBLAS_NUM_THREADS", "not set"),
+        **({"queries": "held-out"} if HELD_OUT else {}),
     }
 
 
