@@ -14,18 +14,22 @@ if os.environ.get("LSQINDEX_SANITIZE"):
     flags += ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
     links += ["-fsanitize=address,undefined"]
 
-headers = [f"cython_src/{name}.h" for name in ("simd", "feedback", "flips", "descend", "pack")]
+headers = {
+    "kernels": ("simd", "feedback", "flips", "descend", "pack"),
+    "records": ("checksum", "pages", "rows"),
+}
 setup(
     ext_modules=cythonize(
         [
             Extension(
-                "lsqindex._kernels",
-                ["cython_src/kernels.pyx"],
+                f"lsqindex._{name}",
+                [f"cython_src/{name}.pyx"],
                 include_dirs=["cython_src"],
-                depends=headers,
+                depends=[f"cython_src/{header}.h" for header in depends],
                 extra_compile_args=flags,
                 extra_link_args=links,
             )
+            for name, depends in headers.items()
         ]
     )
 )

@@ -49,3 +49,66 @@ class DuplicateEncoderError(LsqIndexError, ValueError):
 
 class PluginError(LsqIndexError, ImportError):
     """An installed encoder plugin that cannot be loaded."""
+
+
+class IdError(LsqIndexError, ValueError):
+    """Ids of a wrong kind, number or size."""
+
+
+class DuplicateIdError(IdError):
+    """An id that exists already, or comes twice in one call."""
+
+
+class UnknownIdError(LsqIndexError, KeyError):
+    """An id that the index does not hold."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class NoVectorsError(LsqIndexError, ValueError):
+    """What was asked needs the vectors, and the index keeps only codes."""
+
+
+class ClosedError(LsqIndexError, ValueError):
+    """The index, or the batch, was closed."""
+
+
+class ReadOnlyError(LsqIndexError, PermissionError):
+    """A change was asked of an index opened read-only."""
+
+
+class BusyError(LsqIndexError, TimeoutError):
+    """Another writer has the index, and waiting was not wanted or took too long."""
+
+
+class ForkedError(LsqIndexError, RuntimeError):
+    """Something that cannot cross a fork was used in the child."""
+
+
+class IndexExistsError(LsqIndexError, FileExistsError):
+    """There is a file where a new index was to be made."""
+
+
+class IndexMissingError(LsqIndexError, FileNotFoundError):
+    """There is no file where an index was to be opened, or no longer."""
+
+
+class NotAnIndexError(LsqIndexError, ValueError):
+    """The file is not an index: garbage, empty, or of another program."""
+
+
+class NewerFormatError(NotAnIndexError):
+    """The file was written by a newer version of this package."""
+
+
+class DamagedError(LsqIndexError, ValueError):
+    """The file is an index, and something in it is not as it was written."""
+
+
+class DiskFullError(LsqIndexError, OSError):
+    """The system has no room for what was to be written; the index is as it was."""
+
+
+class StorageError(LsqIndexError, OSError):
+    """The system could not read or write the file; the index is as it was."""

@@ -1,0 +1,143 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
+"""What reads an index file below Python: checksums, LMDB's pages, rows of a column.
+
+Addresses point into LMDB's map, were checked when their record was first touched, and are used only
+while a transaction holds their snapshot (storage/columns.py).
+"""
+
+import numpy as np
+
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+
+
+cdef extern from "checksum.h" nogil:
+    uint64_t lsq_checksum(const uint8_t *p, uint64_t size, uint64_t seed)
+
+cdef extern from "pages.h" nogil:
+    const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t page_size, int meta, int deep,
+                                uint64_t *where)
+    int lsq_overflow_sound(const uint8_t *value, uint64_t size, uint64_t key_size, uint32_t page_size)
+
+cdef extern from "rows.h" nogil:
+    ctypedef struct lsq_column:
+        const uint32_t *starts
+        const uint32_t *counts
+        const uint64_t *addresses
+        int64_t records
+    int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t width, int blocked,
+                       uint8_t *out)
+    int lsq_string(const lsq_column *column, uint32_t row, const uint8_t **bytes, uint32_t *size)
+    int64_t lsq_find_ints(const lsq_column *column, const uint32_t *rows, int64_t count, const int64_t *ids,
+                          int64_t n, int64_t *places, uint8_t *found)
+    int64_t lsq_find_strings(const lsq_column *column, const uint32_t *rows, int64_t count, const uint8_t *text,
+                             const uint32_t *ends, int64_t n, int64_t *places, uint8_t *found)
+
+
+def checksum(const uint8_t[::1] data not None, uint64_t seed=0):
+    """XXH64 of ``data``; see checksum.h."""
+    cdef uint64_t hash, size = data.shape[0]
+    cdef const uint8_t *p = &data[0] if size else NULL
+    with nogil:
+        hash = lsq_checksum(p, size, seed)
+    return hash
+
+
+def address(const uint8_t[::1] data not None):
+    """Where ``data`` lies in memory."""
+    return <uintptr_t>&data[0] if data.shape[0] else 0
+
+
+def check_pages(const uint8_t[::1] file not None, uint32_t page_size, int meta, bint deep):
+    """Why the B-tree pages of an LMDB file are unsound, and the page, or None; see pages.h."""
+    cdef uint64_t where = 0, size = file.shape[0]
+    cdef const char *why
+    if page_size < 512 or page_size > 65536 or page_size & (page_size - 1) or meta not in (0, 1) \
+            or size < 2 * page_size:
+        return "impossible page size", 0
+    with nogil:
+        why = lsq_check_pages(&file[0], size, page_size, meta, deep, &where)
+    return None if why is NULL else (why.decode(), where)
+
+
+def overflow_sound(const uint8_t[::1] value not None, uint64_t key_size, uint32_t page_size):
+    """Whether LMDB would free the pages of ``value``, a view of its own, and no others; see pages.h."""
+    return value.shape[0] == 0 or lsq_overflow_sound(&value[0], value.shape[0], key_size, page_size) != 0
+
+
+cdef lsq_column _column(const uint32_t[::1] starts, const uint32_t[::1] counts, const uint64_t[::1] addresses) except *:
+    cdef lsq_column column
+    column.records = starts.shape[0]
+    if counts.shape[0] != column.records or addresses.shape[0] != column.records:
+        raise ValueError("a column's arrays differ in length")
+    column.starts = &starts[0] if column.records else NULL
+    column.counts = &counts[0] if column.records else NULL
+    column.addresses = &addresses[0] if column.records else NULL
+    return column
+
+
+def gather(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
+           const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None, int64_t width, bint blocked):
+    """``rows`` of a column as uint8 (n, width); LookupError for a row that no record holds."""
+    cdef lsq_column column = _column(starts, counts, addresses)
+    cdef int64_t missing = -1, n = rows.shape[0]
+    out = np.empty((n, width), np.uint8)
+    cdef uint8_t[:, ::1] view = out
+    if n and width:
+        with nogil:
+            missing = lsq_gather(&column, &rows[0], n, width, blocked, &view[0, 0])
+    if missing >= 0:
+        raise LookupError(f"row {rows[missing]} is in no record")
+    return out
+
+
+def gather_strings(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
+                   const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None):
+    """The strings of ``rows``, a list; LookupError for a row that no record holds."""
+    cdef lsq_column column = _column(starts, counts, addresses)
+    cdef const uint8_t *text
+    cdef uint32_t size
+    cdef int64_t i
+    out = []
+    for i in range(rows.shape[0]):
+        if not lsq_string(&column, rows[i], &text, &size):
+            raise LookupError(f"row {rows[i]} is in no record")
+        out.append(PyUnicode_DecodeUTF8(<const char *>text, size, NULL))
+    return out
+
+
+def find_ints(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
+              const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None,
+              const int64_t[::1] ids not None):
+    """(places, found): where ``ids`` belong among ``rows``, which are sorted by their ids; see rows.h."""
+    cdef lsq_column column = _column(starts, counts, addresses)
+    cdef int64_t failed = -1, n = ids.shape[0], count = rows.shape[0]
+    places, found = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    cdef int64_t[::1] to = places
+    cdef uint8_t[::1] was = found.view(np.uint8)
+    if n and count:
+        with nogil:
+            failed = lsq_find_ints(&column, &rows[0], count, &ids[0], n, &to[0], &was[0])
+    if failed >= 0:
+        raise LookupError("a row of a sorted block is in no record")
+    return places, found
+
+
+def find_strings(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
+                 const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None,
+                 const uint8_t[::1] text not None, const uint32_t[::1] ends not None):
+    """As :func:`find_ints`, for strings: their bytes one after another in ``text``, and where each ends."""
+    cdef lsq_column column = _column(starts, counts, addresses)
+    cdef int64_t failed = -1, n = ends.shape[0], count = rows.shape[0]
+    cdef const uint8_t *p = &text[0] if text.shape[0] else NULL
+    if n and ends[n - 1] != text.shape[0]:
+        raise ValueError("find_strings: the ends do not fit the text")
+    places, found = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    cdef int64_t[::1] to = places
+    cdef uint8_t[::1] was = found.view(np.uint8)
+    if n and count:
+        with nogil:
+            failed = lsq_find_strings(&column, &rows[0], count, p, &ends[0], n, &to[0], &was[0])
+    if failed >= 0:
+        raise LookupError("a row of a sorted block is in no record")
+    return places, found

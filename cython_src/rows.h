@@ -1,0 +1,104 @@
+/* Rows of a column, found by number across the records that hold them.
+ *
+ * A column (codes, ids, vectors) is a list of records in row order: record i holds rows
+ * starts[i] … starts[i] + counts[i] − 1, and its payload begins at address[i], inside LMDB's map.
+ * Fixed-width rows lie one after another, or in blocks of 32 by column (byte j of 32 rows side by
+ * side); strings as counts[i] end offsets (uint32) and then their bytes.
+ */
+#ifndef LSQ_ROWS_H
+#define LSQ_ROWS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "checksum.h"
+
+enum { LSQ_BLOCK_ROWS = 32 };
+enum { LSQ_HEADER = 48, LSQ_HEADER_COUNT = 4 }; /* storage/records.py */
+
+typedef struct {
+    const uint32_t *starts, *counts;
+    const uint64_t *addresses;
+    int64_t records;
+} lsq_column;
+
+/* The record of a row, or -1. */
+static inline int64_t lsq_record(const lsq_column *column, uint32_t row) {
+    int64_t low = 0, high = column->records;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (column->starts[middle] <= row) low = middle + 1; else high = middle;
+    }
+    return low > 0 && row - column->starts[low - 1] < column->counts[low - 1] ? low - 1 : -1;
+}
+
+/* Copy `n` rows of `width` bytes; the position of a row that no record holds, or -1. */
+static int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t width, int blocked, uint8_t *out) {
+    for (int64_t i = 0; i < n; i++, out += width) {
+        int64_t record = lsq_record(column, rows[i]);
+        if (record < 0) return i;
+        const uint8_t *payload = (const uint8_t *)(uintptr_t)column->addresses[record];
+        uint64_t at = rows[i] - column->starts[record];
+        if (!blocked) {
+            memcpy(out, payload + at * (uint64_t)width, (size_t)width);
+            continue;
+        }
+        payload += at / LSQ_BLOCK_ROWS * LSQ_BLOCK_ROWS * (uint64_t)width + at % LSQ_BLOCK_ROWS;
+        for (int64_t j = 0; j < width; j++) out[j] = payload[j * LSQ_BLOCK_ROWS];
+    }
+    return -1;
+}
+
+/* The bytes of a string row. The record's offsets were checked when it was first touched. It may hold more
+ * rows than counts[] shows (rows of an unfinished add), so its own header tells where the text begins. */
+static inline int lsq_string(const lsq_column *column, uint32_t row, const uint8_t **bytes, uint32_t *size) {
+    int64_t record = lsq_record(column, row);
+    if (record < 0) return 0;
+    const uint8_t *payload = (const uint8_t *)(uintptr_t)column->addresses[record];
+    uint32_t at = row - column->starts[record], begin = at ? lsq_load32(payload + 4 * (at - 1)) : 0;
+    *bytes = payload + 4 * (uint64_t)lsq_load32(payload - LSQ_HEADER + LSQ_HEADER_COUNT) + begin;
+    *size = lsq_load32(payload + 4 * at) - begin;
+    return 1;
+}
+
+/* Where each of `n` ids belongs among `rows`, which are sorted by their ids: the first place whose id is
+ * not smaller, and whether it is equal. The number of an id whose search met an unknown row, or -1. */
+static int64_t lsq_find_ints(const lsq_column *column, const uint32_t *rows, int64_t count, const int64_t *ids, int64_t n,
+                             int64_t *places, uint8_t *found) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t low = 0, high = count;
+        found[i] = 0;
+        while (low < high) {
+            int64_t middle = (low + high) / 2, id;
+            if (lsq_gather(column, rows + middle, 1, 8, 0, (uint8_t *)&id) >= 0) return i;
+            if (id < ids[i]) { low = middle + 1; continue; }
+            if (id == ids[i]) found[i] = 1;
+            high = middle;
+        }
+        places[i] = low;
+    }
+    return -1;
+}
+
+static int64_t lsq_find_strings(const lsq_column *column, const uint32_t *rows, int64_t count, const uint8_t *text,
+                                const uint32_t *ends, int64_t n, int64_t *places, uint8_t *found) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t begin = i ? ends[i - 1] : 0, length = ends[i] - begin, size;
+        const uint8_t *bytes;
+        int64_t low = 0, high = count;
+        found[i] = 0;
+        while (low < high) {
+            int64_t middle = (low + high) / 2;
+            if (!lsq_string(column, rows[middle], &bytes, &size)) return i;
+            int order = memcmp(bytes, text + begin, size < length ? size : length);
+            if (order == 0) order = (size > length) - (size < length);
+            if (order < 0) { low = middle + 1; continue; }
+            if (order == 0) found[i] = 1;
+            high = middle;
+        }
+        places[i] = low;
+    }
+    return -1;
+}
+
+#endif

@@ -1,0 +1,788 @@
+"""The index: checks input, decides, delegates.
+
+add      vectors ─▶ ids.py, vectors.py ─▶ loader: encode ─▶ storage: one transaction
+search   queries ─▶ a snapshot ─▶ searcher: distances, the nearest, their ids
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import coder as coders
+from . import loader, searcher
+from .coder import Coder
+from .encoders import Encoder, make_encoder
+from .encoders.base import METRICS, Distance, Metric, check_int
+from .encoders.base import Progress as FitProgress
+from .errors import (
+    BusyError,
+    ClosedError,
+    DamagedError,
+    ForkedError,
+    IdError,
+    IndexExistsError,
+    LsqIndexError,
+    NotAnIndexError,
+    ParameterError,
+    ReadOnlyError,
+    StorageError,
+    UnknownIdError,
+)
+from .ids import Ids, check_once, read_ids
+from .matches import Matches
+from .storage import check, files, keys, rewrite
+from .storage import env as envs
+from .storage.env import Env, Reader, Wait
+from .storage.meta import FORMAT, Options
+from .storage.records import REMEDY
+from .storage.store import Store
+from .storage.writer import Writer
+from .vectors import open_rows, read_rows
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Path = str | os.PathLike[str]
+Kept = Literal["float16", "float32"]
+
+#: An index trains itself when it holds so many vectors.
+TRAIN_SIZE = 10_000
+
+
+class Index:
+    """Vectors under ids, compressed, in one file or in memory.
+
+    ``Index(dim=…)`` lives in memory until ``save(path)``; :meth:`create` makes a file, :meth:`open` opens one.
+
+    >>> import numpy as np
+    >>> vectors = np.random.default_rng(0).standard_normal((100, 8))
+    >>> index = Index(dim=8)
+    >>> index.add(vectors)[:3]
+    array([0, 1, 2])
+    >>> ids, distances = index.search(vectors[7], k=2)
+    >>> int(ids[0]), float(distances[0])
+    (7, 0.0)
+    """
+
+    _env: Env
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        metric: Metric = "l2",
+        encoder: str | Encoder = "lsq",
+        keep_vectors: Kept | None = None,
+        ids: Literal["int", "str"] = "int",
+        train_size: int | None = None,
+        **parameters: Any,
+    ) -> None:
+        """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
+        self._closed = True  # until it is made
+        options, coder = _options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
+        self._set_up(envs.memory_env(lambda env: _fill(env, options, coder)), path=None, read_only=False, wait=True)
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        dim: int,
+        *,
+        metric: Metric = "l2",
+        encoder: str | Encoder = "lsq",
+        keep_vectors: Kept | None = None,
+        ids: Literal["int", "str"] = "int",
+        train_size: int | None = None,
+        wait: Wait = True,
+        **parameters: Any,
+    ) -> Self:
+        """A new index in the file ``path``, which must not exist.
+
+        ``metric`` is "l2" (squared), "cosine" or "ip"; ``encoder`` a name, with its ``parameters``, or an
+        :class:`Encoder`, fitted or not. ``keep_vectors`` keeps the vectors beside the codes, in float16 or
+        float32: exact re-ranking and :meth:`reencode` need them. ``ids`` are "int" or "str". The index trains
+        itself when it holds ``train_size`` vectors (10,000, or what the encoder needs). ``wait`` as in :meth:`open`.
+
+        >>> import tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")
+        >>> with Index.create(path, dim=4, ids="str") as index:
+        ...     index.add([[1, 0, 0, 0], [0, 1, 0, 0]], ids=["a", "b"])
+        ['a', 'b']
+        >>> with Index.open(path, read_only=True) as index:
+        ...     index.search([0, 1, 0, 0], k=1).ids.tolist()
+        ['b']
+        """
+        options, coder = _options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
+        name = os.fspath(path)
+        if os.path.lexists(name):
+            raise IndexExistsError(f"{name}: is there already; Index.open opens it, or remove it first")
+        if not os.path.isdir(os.path.dirname(os.path.abspath(name))):
+            raise StorageError(f"{name}: its directory does not exist; make it first")
+        # Whole under a passing name, and then given its own: nobody ever meets half an index.
+        with files.new_file(name) as new:
+            _fill(new, options, coder)
+            try:
+                files.place(files.finish(new), os.path.realpath(name))
+            except FileExistsError as error:
+                raise IndexExistsError(f"{name}: was made by another meanwhile; Index.open opens it") from error
+        return cls.open(path, wait=wait)
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False, wait: Wait = True) -> Self:
+        """The index in the file ``path``.
+
+        Any number of processes may read while one writes. A second writer waits for the first (``wait=True``),
+        waits so many seconds, or gets a :class:`BusyError` at once (``wait=False``).
+        """
+        if wait is not True and not (isinstance(wait, int | float) and wait >= 0):
+            raise ParameterError(f"wait={wait!r}: True, False or a number of seconds is needed")
+        index = cls.__new__(cls)
+        index._closed = True
+        index._set_up(envs.open_env(path, readonly=read_only), path=os.fspath(path), read_only=read_only, wait=wait)
+        return index
+
+    def _set_up(self, env: Env, *, path: str | None, read_only: bool, wait: Wait) -> None:
+        self._env, self._path, self._read_only, self._wait = env, path, read_only, wait
+        self._coder_known: tuple[tuple[int, int], Coder] | None = None
+        self._opened = env.opened
+        try:
+            with env.read() as reader:
+                self._options = _read_options(reader)
+                coders.check_known(_encoder_record(reader))
+        except BaseException:
+            env.close()
+            raise
+        self._closed = False
+
+    # -- what it is ---------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str | None:
+        """Where the file is; None in memory."""
+        return self._path
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the vectors."""
+        return self._options.dim
+
+    @property
+    def metric(self) -> Metric:
+        """ "l2", "cosine" or "ip"."""
+        return self._options.metric  # type: ignore[return-value]
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder; ``encoder.is_fitted`` tells whether the index is trained."""
+        with self._reader() as reader:
+            return self._coder(reader).encoder
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether vectors are stored as codes; until then as they are, and searched exactly."""
+        return self.encoder.is_fitted
+
+    def __len__(self) -> int:
+        with self._reader() as reader:
+            return reader.state.count
+
+    def __contains__(self, name: Any) -> bool:
+        try:
+            ids = read_ids([name], self._options.ids)
+        except IdError:
+            return False
+        with self._reader() as reader:
+            return bool(Store(reader, self._options).rows_of(ids)[0] >= 0)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<Index {self._path or 'in memory'}, closed>"
+        where = self._path or "in memory"
+        return f"<Index {where}: {len(self):,} vectors of {self.dim} dimensions, {self.metric}, {self.encoder!r}>"
+
+    def ids(self) -> Any:
+        """All ids, ascending: an int64 array, or a list of str."""
+        with self._reader() as reader:
+            store = Store(reader, self._options)
+            ids = store.ids_of(store.living())
+        return np.sort(ids) if isinstance(ids, np.ndarray) else sorted(ids)
+
+    def get(self, ids: Any) -> NDArray[np.float32]:
+        """The vectors of ``ids``, shape (n, dim), or (dim,) for one id.
+
+        As they were added where they are kept or the index is not trained; else reconstructed from their codes.
+        An unknown id is an :class:`UnknownIdError`.
+        """
+        names = read_ids(ids, self._options.ids)
+        with self._reader() as reader:
+            store = Store(reader, self._options)
+            rows = store.rows_of(names)
+            if (rows < 0).any():
+                missing = names[int(np.argmax(rows < 0))]
+                raise UnknownIdError(
+                    f"id {missing!r} is not in the index ({int((rows < 0).sum())} of {len(names)} are not)"
+                )
+            vectors = loader.vectors_of(store, self._coder(reader), rows.astype(np.uint32))
+        return vectors[0] if isinstance(ids, str) or np.ndim(ids) == 0 else vectors
+
+    def stats(self) -> dict[str, Any]:
+        """Numbers about the index, for people and for monitoring."""
+        with self._reader() as reader:
+            state, coder = reader.state, self._coder(reader)
+            return {
+                "path": self._path,
+                "format": FORMAT,
+                "vectors": state.count,
+                "deleted": state.stored - state.count,
+                "dim": self.dim,
+                "metric": self.metric,
+                "ids": self._options.ids,
+                "encoder": coder.encoder.name,
+                "trained": coder.trained,
+                "train_size": self._options.train_size,
+                "code_bytes": coder.code_size,
+                "keep_vectors": self._options.keep_vectors,
+                "file_bytes": self._env.file_size(),
+                "free_bytes": self._env.free_bytes(reader),
+            }
+
+    # -- searching ----------------------------------------------------------------------------
+
+    def search(
+        self,
+        queries: ArrayLike,
+        k: int = 10,
+        *,
+        strategy: Literal["auto", "scan", "subset"] = "auto",
+        distance: Literal["auto", "symmetric", "asymmetric"] = "auto",
+        rerank: int = 0,
+        filter: Any = None,
+        threads: int | None = None,
+    ) -> Matches:
+        """The ``k`` nearest of each query: shape (nq, k), or (k,) for a 1-D query.
+
+        ``distance``: "asymmetric" compares the query as it is with codes, "symmetric" its own code (section 3.1
+        of the paper); "auto" takes the encoder's best. ``rerank=r`` orders the best ``r`` again, exactly where
+        vectors are kept and by the asymmetric distance where not. ``filter`` is an array of ids: only these can
+        be found. Smaller distances are nearer; equal ones come by id.
+
+        >>> index = Index(dim=2)
+        >>> _ = index.add([[0, 0], [1, 0], [5, 5]], ids=[10, 20, 30])
+        >>> index.search([1, 0], k=2, filter=[10, 30])
+        Matches(ids=array([10, 30]), distances=array([ 1., 41.], dtype=float32))
+        """
+        k = check_int("k", k, 1, 1 << 31)
+        rerank = check_int("rerank", rerank, 0, 1 << 31)
+        if strategy not in ("auto", "scan", "subset"):
+            raise ParameterError(f"strategy={strategy!r}: auto, scan or subset is needed")
+        if strategy == "subset":
+            raise ParameterError("strategy='subset': this index has no subset structure; 'scan' reads all codes")
+        if distance not in ("auto", "symmetric", "asymmetric"):
+            raise ParameterError(f"distance={distance!r}: auto, symmetric or asymmetric is needed")
+        _threads(threads)
+        vectors: Any = np.asarray(queries) if not hasattr(queries, "shape") else queries
+        single = len(vectors.shape) == 1
+        rows = open_rows(vectors[None] if single else vectors, self.dim, what="queries")
+        checked = read_rows(rows, what="queries")
+        allowed = None if filter is None else read_ids(filter, self._options.ids)
+        with self._reader() as reader:
+            coder = self._coder(reader)
+            offered = coder.encoder.distances(self.metric)
+            if not coder.layout.floats and distance not in ("auto", *offered):
+                raise ParameterError(f"distance={distance!r}: {coder.encoder} has {' and '.join(offered)} only")
+            wanted: Distance = offered[0] if distance == "auto" else distance
+            request = searcher.Request(checked, k, wanted, rerank, allowed)
+            found = searcher.search(Store(reader, self._options), coder, request)
+        return Matches(found.ids[0], found.distances[0]) if single else found
+
+    # -- changing -----------------------------------------------------------------------------
+
+    def add(
+        self,
+        vectors: ArrayLike | Iterable[Any],
+        ids: Any = None,
+        *,
+        upsert: bool = False,
+        progress: loader.Progress | None = None,
+        threads: int | None = None,
+    ) -> Any:
+        """Store vectors, shape (n, dim), under ``ids``; the ids. When it returns they are on the disk.
+
+        An array, of any size, is added as a whole or not at all; it may be a memory map larger than memory. An
+        iterator gives batches, each an array or a pair (vectors, ids), each a transaction of its own. Without
+        ``ids`` the next free numbers are taken. An id that exists is a :class:`DuplicateIdError`, unless
+        ``upsert`` replaces its vector. ``progress(done, total)`` is called on the way.
+        """
+        report = progress or _no_progress
+        workers = _threads(threads)
+        if isinstance(vectors, Iterator):
+            return self._add_batches(vectors, ids, upsert, report, workers)
+        rows = open_rows(vectors, self.dim)  # type: ignore[arg-type]  # an iterable that is no iterator: an array
+        names = self._names(ids, rows.shape[0])
+        with self._writer() as writer:
+            return self._add(writer, rows, names, upsert, report, workers)
+
+    def _add_batches(
+        self, batches: Iterator[Any], ids: Any, upsert: bool, report: loader.Progress, workers: int
+    ) -> Any:
+        if ids is not None:
+            raise IdError("ids: with an iterator they come with its batches, as pairs (vectors, ids)")
+        given: list[Any] = []
+        done = 0
+        for batch in batches:
+            vectors, names = batch if isinstance(batch, tuple) and len(batch) == 2 else (batch, None)
+            given.append(self.add(vectors, names, upsert=upsert, threads=workers))
+            done += len(given[-1])
+            report(done, None)
+        if self._options.ids == "str":
+            return [name for names in given for name in names]
+        return np.concatenate([np.empty(0, np.int64), *given])
+
+    def _names(self, ids: Any, n: int) -> Ids | None:
+        if ids is None:
+            if self._options.ids == "str":
+                raise IdError("ids: this index has string ids, which cannot be made up; pass one for each vector")
+            return None
+        names = read_ids(ids, self._options.ids, n=n)
+        check_once(names)
+        return names
+
+    def _add(
+        self, writer: Writer, rows: Any, names: Ids | None, upsert: bool, report: loader.Progress, workers: int
+    ) -> Any:
+        options, n = self._options, rows.shape[0]
+        with self._reader() as reader:
+            coder, state = self._coder(reader), reader.state
+        due = not coder.trained and n and state.count + n >= options.train_size
+        large = loader.is_large(n, coder, options)
+        if due or large:
+            loader.check_all(rows, options)
+        if due:
+            new = self._train_with(rows, coder)
+            large = loader.is_large(n, new, options)
+        else:
+            new = coder
+        if large:
+            names = _given(names, state.next_id, n)
+            self._refuse_known(names, upsert)
+            if due:
+                loader.transact(writer, lambda writer: loader.recode(writer, options, coder, new, workers))
+            writer.begin()
+            writer.abort()  # for the state as it is now
+            loader.add_large(writer, rows, names, new, options, upsert, workers, report)
+            return names
+        names = _given(names, state.next_id, n)
+        part = loader.new_rows(read_rows(rows), names, new, options, workers)
+        writer.begin(2 * loader.bytes_of(n, new, options))
+        try:
+            if due:
+                loader.recode(writer, options, coder, new, workers)
+            writer.run(lambda writer: Store(writer, options).insert(part, upsert=upsert))
+            if n or due:
+                writer.commit()
+        finally:
+            writer.abort()
+        report(n, n)
+        return names
+
+    def _train_if_due(self) -> None:
+        """After a batch: train, if there are enough vectors now."""
+        with self._reader() as reader:
+            coder, count = self._coder(reader), reader.state.count
+        if not coder.trained and count >= self._options.train_size:
+            self.train()
+
+    def _refuse_known(self, names: Ids, upsert: bool) -> None:
+        """Before a large add writes anything."""
+        with self._reader() as reader:
+            if not upsert:
+                Store(reader, self._options).refuse_known(names)
+
+    def _train_with(self, rows: Any, coder: Coder) -> Coder:
+        """The coder trained on what is stored and what comes."""
+        with self._reader() as reader:
+            store = Store(reader, self._options)
+            stored = loader.StoredVectors(store, coder, store.living())
+            return loader.fit(coder.encoder, loader.Joined(stored, rows), coder, None)
+
+    def delete(self, ids: Any) -> int:
+        """Delete what there is of ``ids``; how many there were. Unknown ids are not an error."""
+        names = _once(read_ids(ids, self._options.ids))
+        with self._writer() as writer:
+            return int(loader.transact(writer, lambda writer: Store(writer, self._options).delete(names)))
+
+    def batch(self) -> Batch:
+        """Several adds and deletes as one transaction: all of them, or, after an exception, none.
+
+        >>> index = Index(dim=2)
+        >>> with index.batch() as batch:
+        ...     _ = batch.add([[1, 2]], ids=[5])
+        ...     _ = batch.add([[3, 4]], ids=[6])
+        ...     _ = batch.delete([5])
+        >>> index.ids()
+        array([6])
+        """
+        return Batch(self)
+
+    def train(
+        self, vectors: ArrayLike | None = None, *, progress: FitProgress | None = None, threads: int | None = None
+    ) -> Self:
+        """Train the encoder, on ``vectors`` or on what the index holds, and encode what it holds anew.
+
+        A trained index can be trained again where vectors are kept.
+        """
+        workers = _threads(threads)
+        rows = None if vectors is None else open_rows(vectors, self.dim)
+        with self._writer() as writer:
+            with self._reader() as reader:
+                coder = self._coder(reader)
+            self._recode(writer, coder, coder.encoder, rows, progress, workers)
+        return self
+
+    def reencode(
+        self,
+        encoder: str | Encoder,
+        *,
+        vectors: ArrayLike | None = None,
+        progress: FitProgress | None = None,
+        threads: int | None = None,
+        **parameters: Any,
+    ) -> Self:
+        """Swap the encoder: train it, encode everything anew, and switch, all at once.
+
+        Needs the vectors: kept ones, or an index that is not trained yet. The old codes answer until the
+        switch, and go on if anything fails. ``vectors`` are an optional sample to train on.
+        """
+        workers = _threads(threads)
+        made = make_encoder(encoder, **parameters)
+        rows = None if vectors is None else open_rows(vectors, self.dim)
+        with self._writer() as writer:
+            with self._reader() as reader:
+                coder = self._coder(reader)
+            self._recode(writer, coder, made, rows, progress, workers)
+        return self
+
+    def _recode(
+        self, writer: Writer, coder: Coder, encoder: Encoder, rows: Any, progress: FitProgress | None, workers: int
+    ) -> None:
+        with self._reader() as reader:
+            store = Store(reader, self._options)
+            loader.need_vectors(store, coder, "train" if encoder is coder.encoder else "reencode")
+            given_fitted = encoder is not coder.encoder and encoder.is_fitted
+            if given_fitted:
+                _check_dim(encoder, self.dim)
+                new = Coder(encoder, self.dim, self.metric)
+            else:
+                source = loader.StoredVectors(store, coder, store.living()) if rows is None else rows
+                new = loader.fit(encoder, source, coder, progress)
+        writer.begin()
+        try:
+            loader.recode(writer, self._options, coder, new, workers)
+            writer.commit()
+        except BaseException:
+            writer.abort()
+            loader.transact(writer, lambda writer: Store(writer, self._options).tidy())
+            raise
+        finally:
+            writer.abort()
+
+    # -- the file -----------------------------------------------------------------------------
+
+    def save(self, path: Path | None = None, *, progress: loader.Progress | None = None) -> None:
+        """Without ``path``: everything is on the disk when this returns (an add already is).
+
+        With ``path``: a compacted copy there, while others read and write; an index that is there is
+        replaced, at once and whole. An index in memory then *is* that file.
+        """
+        self._check_open()
+        if path is None or (self._path is not None and os.path.realpath(path) == os.path.realpath(self._path)):
+            if self._path is None:
+                raise ParameterError("save(): this index is in memory and has no file yet; save(path) gives it one")
+            self._live().sync()
+            return
+        name = os.fspath(path)
+        if not os.path.isdir(os.path.dirname(os.path.abspath(name))):
+            raise StorageError(f"{name}: its directory does not exist; make it first")
+        with self._reader() as reader:
+            rewrite.save_copy(reader, self._options, name, self._wait, progress or _no_progress)
+        if self._path is None:
+            old = self._env
+            self._set_up(envs.open_env(name, readonly=False), path=name, read_only=False, wait=self._wait)
+            old.close()
+
+    def compact(self, *, progress: loader.Progress | None = None) -> None:
+        """Give the space of deleted vectors back to the system, while others read.
+
+        The index is rewritten beside the file, which it then replaces; twice the space is needed meanwhile.
+        """
+        with self._writer() as writer:
+            writer.begin()
+            try:
+                if self._env.memory:
+                    raise ParameterError("compact(): an index in memory has no file; save(path) writes a compact one")
+                rewrite.compact(writer, self._options, progress or _no_progress)
+            finally:
+                writer.abort()
+
+    def check(self) -> list[str]:
+        """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound."""
+        env = self._live()
+        found: list[str] = []
+        try:
+            env.check_pages()
+            env.columns.clear()
+            with self._reader() as reader:
+                found += check.problems(reader, self._options)
+                if not found:
+                    found += self._check_codes(reader)
+        except LsqIndexError as error:
+            found.append(str(error))
+        return found
+
+    def _check_codes(self, reader: Reader) -> Iterator[str]:
+        """Codes must be such as the encoder makes, and vectors finite."""
+        store = Store(reader, self._options)
+        coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
+        if (coder.code_size, coder.blocked) != (reader.state.code_size, reader.state.blocked):
+            yield "codes: their size is not the encoder's"
+            return
+        living = store.living()
+        for first in range(0, len(living), 1 << 14):
+            rows = living[first : first + (1 << 14)]
+            vectors = coder.decode(store.codes().gather(rows))
+            if self._options.keep_vectors and np.isfinite(vectors).all():
+                vectors = loader.vectors_of(store, coder, rows)
+            if not np.isfinite(vectors).all():
+                yield f"vectors: NaN or infinite numbers from row {int(rows[0])} on"
+
+    def close(self) -> None:
+        """Close the index; results stay valid. Closing twice is no error."""
+        if not self._closed:
+            self._closed = True
+            if self._env.pid == os.getpid():
+                self._env.close()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    def __reduce__(self) -> Any:
+        self._check_open()
+        if self._path is None:
+            raise ParameterError("an index in memory cannot be pickled: save(path) it, and pickle that")
+        return _unpickle, (os.path.abspath(self._path), self._read_only, self._wait)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the index is closed; Index.open opens it again")
+
+    def _live(self) -> Env:
+        """The environment of this process: a forked child opens the file by itself."""
+        self._check_open()
+        if not envs.check_process(self._env):
+            assert self._path is not None
+            self._env = envs.open_env(self._path, readonly=self._read_only)
+            self._coder_known = None
+        return self._env
+
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[Reader]:
+        env = self._live()
+        with env.read() as reader:
+            if self._opened != env.opened:
+                self._follow(reader)
+            yield reader
+
+    def _follow(self, reader: Reader) -> None:
+        """The file was replaced: by itself, compacted or restored, or by another index?"""
+        options = _read_options(reader)
+        if options != self._options:
+            raise StorageError(f"{self._path}: was replaced by another index; open it again")
+        self._opened = reader.env.opened
+        self._coder_known = None
+
+    @contextlib.contextmanager
+    def _writer(self) -> Iterator[Writer]:
+        env = self._live()
+        if self._read_only:
+            raise ReadOnlyError("the index was opened read-only; Index.open(path) opens it for writing")
+        with env.write(self._wait) as writer:
+            with self._reader() as reader:
+                unfinished = reader.state.staged_rows or reader.state.staged_generation
+            if unfinished:
+                loader.transact(writer, lambda writer: Store(writer, self._options).tidy())
+            yield writer
+
+    def _coder(self, reader: Reader) -> Coder:
+        """The coder of a snapshot: known from before, or read."""
+        key = (reader.env.opened, reader.state.generation)
+        known = self._coder_known
+        if known is None or known[0] != key:
+            coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
+            coders.check_fits(coder, reader.state.code_size, reader.state.blocked)
+            known = self._coder_known = (key, coder)
+        return known[1]
+
+
+class Batch:
+    """Several changes as one transaction; made by :meth:`Index.batch`, used in a ``with`` block."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._stack = contextlib.ExitStack()
+        self._writer: Writer | None = None
+        self._pid = os.getpid()
+
+    def __enter__(self) -> Self:
+        if self._writer is not None:
+            raise BusyError("the batch is in use already")
+        self._writer = self._stack.enter_context(self._index._writer())
+        try:
+            self._writer.begin()
+        except BaseException:
+            self._writer = None
+            self._stack.close()
+            raise
+        return self
+
+    def add(self, vectors: ArrayLike, ids: Any = None, *, upsert: bool = False, threads: int | None = None) -> Any:
+        """As :meth:`Index.add`; after an error the batch goes on without it."""
+        writer, index = self._open(), self._index
+        workers = _threads(threads)
+        rows = open_rows(vectors, index.dim)
+        names = _given(index._names(ids, rows.shape[0]), writer.state.next_id, rows.shape[0])
+        with index._reader() as reader:
+            coder = index._coder(reader)
+        part = loader.new_rows(read_rows(rows), names, coder, index._options, workers)
+        writer.run(lambda writer: Store(writer, index._options).insert(part, upsert=upsert), nested=True)
+        return names
+
+    def delete(self, ids: Any) -> int:
+        """As :meth:`Index.delete`."""
+        writer, index = self._open(), self._index
+        names = _once(read_ids(ids, index._options.ids))
+        return int(writer.run(lambda writer: Store(writer, index._options).delete(names), nested=True))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        writer = self._open()
+        self._writer = None
+        try:
+            if kind is None:
+                writer.commit()
+            else:
+                writer.abort()
+        finally:
+            self._stack.close()
+        if kind is None:
+            self._index._train_if_due()
+
+    def _open(self) -> Writer:
+        if self._pid != os.getpid():
+            raise ForkedError("a batch stays with the process that began it")
+        if self._writer is None:
+            raise ClosedError("the batch is over, or was not entered: with index.batch() as batch: …")
+        return self._writer
+
+
+def _options(
+    dim: int,
+    metric: str,
+    encoder: str | Encoder,
+    keep_vectors: str | None,
+    ids: str,
+    train_size: int | None,
+    parameters: dict[str, Any],
+) -> tuple[Options, Coder]:
+    """Checked options, and the coder of a new index."""
+    dim = check_int("dim", dim, 1, 1 << 20)
+    if metric not in METRICS:
+        raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
+    if keep_vectors not in (None, "float16", "float32"):
+        raise ParameterError(f"keep_vectors={keep_vectors!r}: None, 'float16' or 'float32' is needed")
+    if ids not in ("int", "str"):
+        raise ParameterError(f"ids={ids!r}: 'int' or 'str' is needed")
+    made = make_encoder(encoder, **parameters)
+    if made.is_fitted:
+        _check_dim(made, dim)
+    else:
+        made._make_layout(dim)  # parameters that cannot work are refused now, not after ten thousand vectors
+        if made._min_vectors()[0] == 0:
+            made = type(made)(**made.config).fit(np.empty((0, dim), np.float32))
+    least = made._min_vectors()[0]
+    size = max(TRAIN_SIZE, least) if train_size is None else check_int("train_size", train_size, max(1, least), 1 << 40)
+    return Options(dim, metric, ids, keep_vectors, size, uuid.uuid4().bytes), Coder(made, dim, metric)
+
+
+def _check_dim(encoder: Encoder, dim: int) -> None:
+    if encoder.dim != dim:
+        raise ParameterError(f"encoder: it was fitted on {encoder.dim} dimensions, and the index has {dim}")
+
+
+def _fill(env: Env, options: Options, coder: Coder) -> None:
+    """The first entries of a new index."""
+
+    def operation(writer: Writer) -> None:
+        writer.put(keys.META, keys.OPTIONS, options.to_record())
+        writer.put(keys.META, keys.ENCODER, coder.to_record())
+        writer.state.code_size, writer.state.blocked = coder.code_size, coder.blocked
+
+    with env.write() as writer:
+        loader.transact(writer, operation)
+
+
+def _read_options(reader: Reader) -> Options:
+    value = reader.get(keys.META, keys.OPTIONS)
+    if value is None:
+        raise NotAnIndexError(f"{reader.env.path}: an LMDB file without the options of an index")
+    return Options.from_record(value)
+
+
+def _encoder_record(reader: Reader) -> Any:
+    value = reader.get(keys.META, keys.ENCODER)
+    if value is None:
+        raise DamagedError(f"{reader.env.path}: the encoder is missing; {REMEDY}")
+    return value
+
+
+def _given(names: Ids | None, next_id: int, n: int) -> Ids:
+    """The user's ids, or the next numbers."""
+    return np.arange(next_id, next_id + n, dtype=np.int64) if names is None else names
+
+
+def _once(names: Ids) -> Ids:
+    return np.unique(names) if isinstance(names, np.ndarray) else sorted(set(names))
+
+
+def _threads(threads: int | None) -> int:
+    if threads is not None:
+        return check_int("threads", threads, 1, 1024)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _unpickle(path: str, read_only: bool, wait: Wait) -> Index:
+    return Index.open(path, read_only=read_only, wait=wait)
+
+
+def _no_progress(done: int, total: int | None) -> None:
+    del done, total

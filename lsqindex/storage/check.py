@@ -1,0 +1,119 @@
+"""Everything in a file, looked at: what ``Index.check`` reports.
+
+Each part is checked on its own, so that one damaged record does not hide another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from ..errors import LsqIndexError
+from . import deleted, keys, sorted_ids
+from .columns import CHUNK_ROWS, Column, RowNumbers, Rows, ids_column
+from .env import Reader
+from .meta import Options
+from .store import Store
+
+
+def problems(reader: Reader, options: Options) -> list[str]:
+    """What is wrong in a snapshot; nothing, if it is sound."""
+    return list(_problems(reader, options))
+
+
+def _problems(reader: Reader, options: Options) -> Iterator[str]:
+    store = Store(reader, options)
+    found: list[str] = []
+    for column in store.columns():
+        _try(found, partial(_column, reader, column))
+    _try(found, partial(_strangers, reader, store))
+    # What follows reads columns, so they must be sound.
+    if not found and _try(found, partial(_deleted, store)):
+        _try(found, partial(_sorted, store, options))
+    yield from found
+
+
+def _try(found: list[str], check: Callable[[], Iterator[str]]) -> bool:
+    before = len(found)
+    try:
+        found.extend(check())
+    except LsqIndexError as error:
+        found.append(str(error))
+    return len(found) == before
+
+
+def _column(reader: Reader, column: Column) -> Iterator[str]:
+    """Every record of a column: verified, whole, and as many rows as there should be."""
+    rows = Rows.all(column, reader)
+    for i in range(len(rows.starts)):
+        first = int(rows.starts[i])
+        count, _ = column.check(reader.get(column.db, column.key(first)), first)
+        if count < rows.counts[i]:
+            yield f"{column.what}: {count} rows from {first} on, and {int(rows.counts[i])} should be"
+    if not column.width:
+        rows.gather(rows.numbers())  # every string must be UTF-8
+
+
+def _strangers(reader: Reader, store: Store) -> Iterator[str]:
+    """Keys that belong to nothing."""
+    state = store.state
+    known = {column.prefix for column in store.columns()}
+    if state.staged_generation:
+        known.add(keys.codes_prefix(state.staged_generation))
+    for db in keys.DATABASES:
+        for name in reader.cursor(db).iternext(keys=True, values=False):
+            key = bytes(name)
+            if db == keys.META:
+                fine = key in (keys.OPTIONS, keys.STATE, keys.ENCODER)
+            elif db == keys.IDS and key.startswith(keys.sorted_prefix()):
+                fine = True
+            elif db == keys.CODES and key.startswith(b"d"):
+                fine = len(key) == 5
+            else:
+                fine = key[:-4] in known and keys.row_of(key) < max(state.rows, state.staged_rows)
+            if not fine:
+                yield f"{db.decode()}: an entry that belongs to nothing, {key!r}"
+
+
+def _deleted(store: Store) -> Iterator[str]:
+    """Deleted rows exist, and as many as the state says."""
+    rows = store.ids().numbers()
+    total = 0
+    for segment, bits in deleted.segments(store.source):
+        flags = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+        marked = segment * deleted.SEGMENT_ROWS + flags
+        total += len(marked)
+        if not np.isin(marked, rows).all():
+            yield f"deleted rows of segment {segment}: a row that is not there"
+    if total != store.state.stored - store.state.count:
+        yield f"deleted rows: {total}, and {store.state.stored - store.state.count} should be"
+
+
+def _sorted(store: Store, options: Options) -> Iterator[str]:
+    """Sorted ids hold each living row once, rise through all blocks, and fit their keys."""
+    column = Rows.all(ids_column(options.ids), store.source)
+    blocks = list(sorted_ids.blocks(store.source))
+    everything: RowNumbers = np.concatenate([rows for _, rows in blocks]) if blocks else np.empty(0, np.uint32)
+    if not np.array_equal(np.sort(everything), store.living()):
+        yield "sorted ids: not every living row, and no other, is there once"
+        return
+    if blocks and blocks[0][0] != keys.sorted_prefix():
+        yield "sorted ids: the first block is missing"
+    before: bytes | None = None
+    for key, rows in blocks:
+        ids = column.gather(rows)
+        names = (
+            [keys.sorted_int(int(value)) for value in ids.view(np.int64)[:, 0]]
+            if isinstance(ids, np.ndarray)
+            else [keys.sorted_str(value.encode()) for value in ids]
+        )
+        if names and (names[0] < key or (before is not None and names[0] <= before)):
+            yield f"sorted ids: block {key!r} begins before its key or its predecessor's end"
+        if any(a >= b for a, b in pairwise(names)):
+            yield f"sorted ids: block {key!r} is not sorted"
+        before = names[-1] if names else before
+        if len(rows) > CHUNK_ROWS:
+            yield f"sorted ids: block {key!r} is too large"

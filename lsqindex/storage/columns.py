@@ -1,0 +1,382 @@
+"""A column: one thing about every row (its code, its id, its kept vector), stored as records in row order.
+
+    row      0                4064                      8128 …
+    chunk    |─── chunk 0 ────|──────── chunk 1 ────────|
+    records  |part|part|part…|part|part|piece|piece|pi          ← an add touches what is right of here
+
+Rows are cut into chunks of 4,064; a chunk into *parts* of about 128 KiB, one record each (codes of 32
+bytes: one part a chunk). Rows of the part that is not full yet lie in *pieces* of some rows, so that adding
+one vector writes a piece, not a part; when the part is full its pieces become one record. 4,064 rows are
+127 blocks of 32, and just fill whole pages where 4,096 would begin one more.
+
+Nothing is read when a file is opened. :class:`Rows` finds the records of a snapshot by their keys alone and
+verifies one when it is first touched, once per process. A full part is never changed in place, and LMDB
+never moves a large value, so its address holds in later snapshots too, until the map moves
+(``env.moved``) or parts are removed (``state.shape``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _records
+from ..errors import DamagedError
+from . import keys, records
+from .env import Reader
+from .meta import State
+from .writer import Writer
+
+BLOCK_ROWS = 32
+CHUNK_ROWS = 127 * BLOCK_ROWS
+_PART_BYTES = 32 * 4096 - 64
+_PIECE_BYTES = 4096
+
+Bytes: TypeAlias = NDArray[np.uint8]
+RowNumbers: TypeAlias = NDArray[np.uint32]
+#: Rows of a column: fixed-width ones as uint8 (n, width); strings as a list.
+Values: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class Column:
+    """Where a column lies and how its rows are cut."""
+
+    db: bytes
+    prefix: bytes
+    kind: bytes
+    #: Bytes of a row; 0: strings.
+    width: int
+    generation: int = 0
+    #: In blocks of 32 rows, byte j of all 32 side by side.
+    blocked: bool = False
+
+    @property
+    def what(self) -> str:
+        """Its name in messages."""
+        return self.db.decode()
+
+    @property
+    def part_rows(self) -> int:
+        """Rows of a full part."""
+        step = BLOCK_ROWS if self.blocked else 1
+        return (
+            min(CHUNK_ROWS, max(step, _PART_BYTES // max(1, self.width) // step * step)) if self.width else CHUNK_ROWS
+        )
+
+    @property
+    def piece_rows(self) -> int:
+        """Rows of a full piece."""
+        if self.blocked or not self.width:
+            return BLOCK_ROWS
+        return max(1, min(BLOCK_ROWS, _PIECE_BYTES // self.width))
+
+    def part(self, row: int) -> tuple[int, int]:
+        """First row, and first row after, of the part that ``row`` is in."""
+        chunk = row // CHUNK_ROWS * CHUNK_ROWS
+        start = chunk + (row - chunk) // self.part_rows * self.part_rows
+        return start, min(start + self.part_rows, chunk + CHUNK_ROWS)
+
+    def key(self, first: int) -> bytes:
+        """The key of the record that begins with that row."""
+        return keys.row(self.prefix, first)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def append(self, writer: Writer, first: int, values: Values) -> None:
+        """Store ``values`` as rows ``first`` and following, which are the next."""
+        at, last = first, first + len(values)
+        while at < last:
+            start, end = self.part(at)
+            if last >= end:
+                begin, to = start, end
+            else:
+                begin = start + (at - start) // self.piece_rows * self.piece_rows
+                to = min(begin + self.piece_rows, last, end)
+            old = self._tail(writer, begin, at)
+            for piece in range(begin + self.piece_rows, at, self.piece_rows):
+                writer.delete(self.db, self.key(piece))
+            body = _join(old, values[at - first : to - first])
+            writer.put(self.db, self.key(begin), self._encode(begin, body))
+            at = to
+
+    def _tail(self, writer: Writer, begin: int, end: int) -> list[Values]:
+        """Copies of the rows from ``begin`` to ``end``, which are in pieces."""
+        found, at = [], begin
+        while at < end:
+            rows = self.decode(writer.get(self.db, self.key(at)), at)
+            found.append(rows[: end - at])
+            at += len(rows)
+            if not len(rows):
+                raise DamagedError(f"{self.what}: rows from {at} on are missing; {records.REMEDY}")
+        return found
+
+    def remove(self, writer: Writer, start: int, end: int) -> None:
+        """Remove all records that begin within these rows."""
+        cursor = writer.cursor(self.db)
+        found = cursor.set_range(self.key(start))
+        while found and bytes(cursor.key()) < self.key(end) and bytes(cursor.key()).startswith(self.prefix):
+            writer.guard(cursor.key(), cursor.value())
+            writer.clean = False
+            found = cursor.delete()
+
+    def truncate(self, writer: Writer, rows: int) -> None:
+        """Keep only rows below ``rows``."""
+        start, _ = self.part(rows)
+        kept = []
+        cursor = writer.cursor(self.db)
+        found = cursor.set_range(self.key(start))
+        while found and bytes(cursor.key()).startswith(self.prefix) and keys.row_of(bytes(cursor.key())) < rows:
+            first = keys.row_of(bytes(cursor.key()))
+            kept.append(self.decode(cursor.value(), first)[: rows - first])
+            found = cursor.next()
+        cursor.close()
+        self.remove(writer, start, (1 << 32) - 1)
+        if kept:
+            self.append(writer, start, _join(kept[:-1], kept[-1]))
+
+    def _encode(self, first: int, values: Values) -> bytes:
+        header = records.Header(self.kind, len(values), first, self.width, self.generation)
+        if not self.width:
+            text, ends = keys.utf8(values)
+            return records.encode(header, ends.tobytes() + text.tobytes())
+        return records.encode(header, to_blocks(values) if self.blocked else np.ascontiguousarray(values))
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def decode(self, value: Any, first: int, *, verify: bool = True) -> Values:
+        """The rows of a record, copied; DamagedError where it is not what belongs there."""
+        count, payload = self.check(value, first, verify=verify)
+        if not self.width:
+            ends = np.frombuffer(payload, np.uint32, count).tolist()
+            text = bytes(payload[4 * count :])
+            try:
+                return [text[a:b].decode() for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+            except UnicodeDecodeError as error:
+                raise DamagedError(f"{self.what}: an id is not UTF-8; {records.REMEDY}") from error
+        if self.blocked:
+            return from_blocks(payload, count, self.width)
+        return np.frombuffer(payload, np.uint8).reshape(count, self.width).copy()
+
+    def check(self, value: Any, first: int, *, verify: bool = True) -> tuple[int, memoryview]:
+        """The row count and the payload of a record whose every size has been checked."""
+        what = f"{self.what} from row {first} on"
+        if value is None:
+            raise DamagedError(f"{what}: missing; {records.REMEDY}")
+        header, payload = records.decode(value, what, verify=verify)
+        start, end = self.part(first)
+        count = header.count
+        sizes = {self.part_rows, self.piece_rows}
+        wanted = records.Header(self.kind, count, first, self.width, self.generation)
+        if header != wanted or not 1 <= count <= end - first or (first - start) % min(sizes):
+            raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
+        if not self.width:
+            self._check_strings(payload, count, what)
+        elif len(payload) != self.width * (_round_up(count) if self.blocked else count):
+            raise DamagedError(f"{what}: {len(payload)} bytes for {count} rows; {records.REMEDY}")
+        return count, payload
+
+    def _check_strings(self, payload: memoryview, count: int, what: str) -> None:
+        if len(payload) < 4 * count:
+            raise DamagedError(f"{what}: {len(payload)} bytes for {count} ids; {records.REMEDY}")
+        ends = np.frombuffer(payload, np.uint32, count).astype(np.int64)
+        lengths = np.diff(ends, prepend=0)
+        if int(ends[-1]) != len(payload) - 4 * count or lengths.min() < 0 or lengths.max() > keys.MAX_ID_BYTES:
+            raise DamagedError(f"{what}: impossible offsets of ids; {records.REMEDY}")
+
+
+def codes_column(state: State, generation: int | None = None) -> Column:
+    """The codes of the valid generation."""
+    number = state.generation if generation is None else generation
+    return Column(keys.CODES, keys.codes_prefix(number), records.CODES, state.code_size, number, state.blocked)
+
+
+def ids_column(kind: str) -> Column:
+    """The ids of all rows: int64, or strings."""
+    return Column(keys.IDS, keys.ids_prefix(), records.IDS, 8 if kind == "int" else 0)
+
+
+def vectors_column(dim: int, dtype: str) -> Column:
+    """The kept vectors of all rows."""
+    return Column(keys.VECTORS, keys.vectors_prefix(), records.VECTORS, dim * np.dtype(dtype).itemsize)
+
+
+class Rows:
+    """A column in one snapshot: rows by number. Valid as long as its transaction, or until it writes."""
+
+    def __init__(self, column: Column, source: Reader | Writer) -> None:
+        self.column = column
+        self.source = source
+        known = _known(column, source)
+        self.starts, self.counts = known.starts, known.counts
+        self.addresses, self.verified = known.addresses, known.verified
+
+    @classmethod
+    def all(cls, column: Column, source: Reader | Writer) -> Rows:
+        """The column, with as many rows as the state says; DamagedError for any other number."""
+        rows = cls(column, source)
+        if int(rows.counts.sum()) != source.state.stored:
+            raise DamagedError(
+                f"{column.what}: {int(rows.counts.sum())} rows are there, and {source.state.stored} should be; "
+                f"{records.REMEDY}"
+            )
+        return rows
+
+    def numbers(self) -> RowNumbers:
+        """The numbers of all rows, deleted ones included."""
+        return _ranges(self.starts, self.counts)
+
+    def touch(self, touched: NDArray[np.intp] | slice) -> None:
+        """Verify records that nobody in this process has touched before."""
+        wanted = np.arange(len(self.starts))[touched]
+        for i in wanted[~self.verified[wanted]].tolist():
+            self.record(i)
+
+    def record(self, i: int) -> tuple[int, int, memoryview]:
+        """(first row, rows, payload) of record ``i``, verified."""
+        first = int(self.starts[i])
+        value = self.source.get(self.column.db, self.column.key(first))
+        _, payload = self.column.check(value, first, verify=not self.verified[i])
+        self.verified[i] = True
+        return first, int(self.counts[i]), payload
+
+    def gather(self, rows: RowNumbers) -> Values:
+        """Copies of these rows, in this order."""
+        rows = np.ascontiguousarray(rows, np.uint32)
+        if not len(rows):
+            return np.empty((0, self.column.width), np.uint8) if self.column.width else []
+        self.touch(np.unique(np.maximum(np.searchsorted(self.starts, rows, side="right") - 1, 0)))
+        arrays = (self.starts, self.counts, self.addresses, rows)
+        try:
+            if self.column.width:
+                return _records.gather(*arrays, self.column.width, self.column.blocked)
+            return _records.gather_strings(*arrays)
+        except LookupError as error:
+            raise DamagedError(f"{self.column.what}: {error}; {records.REMEDY}") from error
+        except UnicodeDecodeError as error:
+            raise DamagedError(f"{self.column.what}: an id is not UTF-8; {records.REMEDY}") from error
+
+
+@dataclass
+class _Known:
+    """The records of a column, and how far they are known to stay."""
+
+    starts: RowNumbers
+    counts: RowNumbers
+    addresses: NDArray[np.uint64]
+    verified: NDArray[np.bool_]
+    #: Which snapshot this is, and what voids the addresses of full parts.
+    txn: int
+    moved: int
+    shape: int
+    #: How many leading records are full parts, and the row after them.
+    settled: int
+    settled_rows: int
+
+
+def _known(column: Column, source: Reader | Writer) -> _Known:
+    env, state = source.env, source.state
+    old: _Known | None = env.columns.get(column)
+    # A snapshot older than the last one seen may have fewer parts: look at all of it.
+    if old and ((old.moved, old.shape) != (env.moved, state.shape) or old.settled_rows > state.rows):
+        old = None
+    if old and source.clean and old.txn == state.txn:
+        return old
+    fresh = _look_up(column, source, old)
+    if source.clean:
+        env.columns[column] = fresh
+    return fresh
+
+
+def _look_up(column: Column, source: Reader | Writer, old: _Known | None) -> _Known:
+    """The records by their keys; payloads are not touched, only those of strings and pieces are measured."""
+    keep = old.settled if old else 0
+    starts = old.starts[:keep].tolist() if old else []
+    counts = old.counts[:keep].tolist() if old else []
+    addresses = old.addresses[:keep].tolist() if old else []
+    settled, settled_rows = keep, old.settled_rows if old else 0
+    state, prefix = source.state, column.prefix
+    cursor = source.cursor(column.db)
+    found = cursor.set_range(column.key(settled_rows))
+    row = settled_rows
+    while found:
+        key = bytes(cursor.key())
+        if not key.startswith(prefix) or len(key) != len(prefix) + 4:
+            break
+        first = keys.row_of(key)
+        if first >= state.rows:
+            break
+        value = cursor.value()
+        count = _count(column, value, first)
+        _, end = column.part(first)
+        if first < row or count > end - first or (first > row and row % CHUNK_ROWS):
+            raise DamagedError(f"{column.what}: rows from {first} on do not follow row {row}; {records.REMEDY}")
+        visible = min(count, state.rows - first)
+        starts.append(first)
+        counts.append(visible)
+        addresses.append(_records.address(value) + records.HEADER_SIZE)
+        row = first + visible
+        if first == column.part(first)[0] and first + visible == end and settled == len(starts) - 1:
+            settled, settled_rows = len(starts), end
+        found = cursor.next()
+    cursor.close()
+    verified = np.zeros(len(starts), np.bool_)
+    if old:
+        verified[:keep] = old.verified[:keep]
+    return _Known(
+        np.array(starts, np.uint32),
+        np.array(counts, np.uint32),
+        np.array(addresses, np.uint64),
+        verified,
+        state.txn,
+        source.env.moved,
+        state.shape,
+        settled,
+        settled_rows,
+    )
+
+
+def _count(column: Column, value: Any, first: int) -> int:
+    """How many rows a record holds, by its size where that tells."""
+    start, end = column.part(first)
+    size = len(value) - records.HEADER_SIZE
+    full = end - start
+    whole = column.width * (_round_up(full) if column.blocked else full)
+    if column.width and first == start and full > column.piece_rows and size == whole:
+        return full
+    return column.check(value, first)[0]
+
+
+def to_blocks(codes: Bytes) -> Bytes:
+    """Rows (n, width) as blocks of 32 rows by column; the last one padded with zeros."""
+    n, width = codes.shape
+    padded = np.zeros((_round_up(n), width), np.uint8)
+    padded[:n] = codes
+    return np.ascontiguousarray(padded.reshape(-1, BLOCK_ROWS, width).transpose(0, 2, 1))
+
+
+def from_blocks(payload: Any, n: int, width: int) -> Bytes:
+    """The rows (n, width) of blocks."""
+    blocks = np.frombuffer(payload, np.uint8).reshape(-1, width, BLOCK_ROWS)
+    return np.ascontiguousarray(blocks.transpose(0, 2, 1).reshape(-1, width)[:n])
+
+
+def _round_up(rows: int) -> int:
+    return (rows + BLOCK_ROWS - 1) // BLOCK_ROWS * BLOCK_ROWS
+
+
+def _join(parts: Sequence[Values], last: Values) -> Values:
+    if isinstance(last, list):
+        return [value for part in (*parts, last) for value in part]
+    return np.concatenate([*parts, last]) if parts else last
+
+
+def _ranges(starts: RowNumbers, counts: RowNumbers) -> RowNumbers:
+    """All numbers of the ranges, one after another."""
+    total = int(counts.sum())
+    offsets = np.repeat(starts.astype(np.int64) - (np.cumsum(counts, dtype=np.int64) - counts), counts)
+    return (offsets + np.arange(total)).astype(np.uint32)

@@ -1,0 +1,100 @@
+"""Which rows are deleted: a bit for each, in segments of 65,024 rows (16 chunks, two pages).
+
+A segment without deleted rows has no record. Rows of a chunk that was given back have no bits either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DamagedError
+from . import keys, records
+from .columns import CHUNK_ROWS, RowNumbers
+from .env import Reader
+from .writer import Writer
+
+SEGMENT_ROWS = 16 * CHUNK_ROWS
+_BYTES = SEGMENT_ROWS // 8
+
+
+def load(source: Reader | Writer, segment: int) -> NDArray[np.uint8] | None:
+    """The bits of a segment, lowest bit first, copied; None if nothing in it is deleted."""
+    value = source.get(keys.CODES, keys.deleted(segment))
+    return None if value is None else decode(value, segment)
+
+
+def decode(value: object, segment: int) -> NDArray[np.uint8]:
+    """The bits of a record."""
+    what = f"deleted rows of segment {segment}"
+    header, payload = records.decode(value, what)
+    bits = np.frombuffer(payload, np.uint8).copy()
+    if header != records.Header(records.DELETED, header.count, segment) or len(bits) != _BYTES:
+        raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
+    if int(np.unpackbits(bits).sum()) != header.count or not header.count:
+        raise DamagedError(f"{what}: {header.count} bits should be set; {records.REMEDY}")
+    return bits
+
+
+def segments(source: Reader | Writer) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """All segments with deleted rows."""
+    cursor = source.cursor(keys.CODES)
+    found = cursor.set_range(keys.deleted(0))
+    while found and bytes(cursor.key()).startswith(b"d"):
+        segment = keys.row_of(bytes(cursor.key()))
+        yield segment, decode(cursor.value(), segment)
+        found = cursor.next()
+    cursor.close()
+
+
+def mask(source: Reader | Writer, rows: RowNumbers) -> NDArray[np.bool_]:
+    """Which of ``rows`` are deleted."""
+    dead = np.zeros(len(rows), np.bool_)
+    if source.state.count == source.state.stored:
+        return dead
+    for segment, bits in segments(source):
+        inside = rows // SEGMENT_ROWS == segment
+        at = rows[inside] % SEGMENT_ROWS
+        dead[inside] = bits[at // 8] >> (at % 8).astype(np.uint8) & 1
+    return dead
+
+
+def mark(writer: Writer, rows: RowNumbers) -> None:
+    """Delete ``rows``, which are not deleted."""
+    for segment in np.unique(rows // SEGMENT_ROWS).tolist():
+        bits = load(writer, segment)
+        flags = np.zeros(SEGMENT_ROWS, np.bool_) if bits is None else _flags(bits)
+        flags[rows[rows // SEGMENT_ROWS == segment] % SEGMENT_ROWS] = True
+        _store(writer, segment, flags)
+
+
+def forget_chunk(writer: Writer, chunk: int) -> None:
+    """Clear the bits of a chunk that is given back."""
+    segment, first = divmod(chunk * CHUNK_ROWS, SEGMENT_ROWS)
+    bits = load(writer, segment)
+    if bits is not None:
+        flags = _flags(bits)
+        flags[first : first + CHUNK_ROWS] = False
+        _store(writer, segment, flags)
+
+
+def chunk_flags(source: Reader | Writer, chunk: int) -> NDArray[np.bool_]:
+    """Which rows of a chunk are deleted."""
+    segment, first = divmod(chunk * CHUNK_ROWS, SEGMENT_ROWS)
+    bits = load(source, segment)
+    return np.zeros(CHUNK_ROWS, np.bool_) if bits is None else _flags(bits)[first : first + CHUNK_ROWS]
+
+
+def _flags(bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return np.unpackbits(bits, bitorder="little").astype(np.bool_)
+
+
+def _store(writer: Writer, segment: int, flags: NDArray[np.bool_]) -> None:
+    count = int(flags.sum())
+    if not count:
+        writer.delete(keys.CODES, keys.deleted(segment))
+        return
+    header = records.Header(records.DELETED, count, segment)
+    writer.put(keys.CODES, keys.deleted(segment), records.encode(header, np.packbits(flags, bitorder="little")))

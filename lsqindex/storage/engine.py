@@ -1,0 +1,90 @@
+"""LMDB as we open it, and its errors as ours."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import lmdb
+
+from ..errors import DamagedError, DiskFullError, LsqIndexError, NotAnIndexError, StorageError
+from . import keys
+from .meta import State
+from .records import REMEDY
+
+#: Address space of a new map; only what is used takes memory or disk.
+INITIAL_MAP = 1 << 30
+#: Transactions that may read at once, in all processes.
+READERS = 1022
+
+
+def create(path: str) -> None:
+    """An LMDB file with our databases, empty."""
+    env = lmdb.open(path, subdir=False, lib_version=0, map_size=1 << 20, max_dbs=16, sync=False)
+    try:
+        with env.begin(write=True) as txn:
+            for name in keys.DATABASES:
+                env.open_db(name, txn=txn)
+            txn.put(keys.STATE, State(txn=txn.id(), code_size=1).to_record(), db=env.open_db(keys.META, txn=txn))
+    finally:
+        env.close()
+
+
+def open_file(path: str, size: int, readonly: bool, sync: bool) -> Any:
+    """An LMDB environment of a file that is there, of ``size`` bytes now."""
+    options: dict[str, Any] = {
+        "subdir": False,
+        "lib_version": 0,
+        "create": False,
+        "max_dbs": 16,
+        "max_readers": READERS,
+        "map_size": max(INITIAL_MAP, round_up(2 * size, 4096))
+        if not readonly
+        else max(INITIAL_MAP, round_up(size, 4096)),
+        "sync": sync,
+        "metasync": sync,
+        "meminit": False,
+        "readahead": True,
+        "readonly": readonly,
+    }
+    try:
+        return lmdb.open(path, **options)
+    except lmdb.Error as error:
+        if readonly and error.code in (errno.EROFS, errno.EACCES, errno.EPERM):
+            # Read-only media have no room for a lock file, and no writers either.
+            with contextlib.suppress(lmdb.Error):
+                return lmdb.open(path, **options, lock=False)
+        raise translated(error, path) from error
+
+
+def round_up(size: int, page: int) -> int:
+    """``size`` in whole pages."""
+    return (size + page - 1) // page * page
+
+
+@contextlib.contextmanager
+def errors(path: str) -> Iterator[None]:
+    """LMDB's errors as ours; a full map is the writer's own business."""
+    try:
+        yield
+    except lmdb.MapFullError:
+        raise
+    except lmdb.Error as error:
+        raise translated(error, path) from error
+
+
+def translated(error: lmdb.Error, path: str) -> LsqIndexError:
+    """One of LMDB's errors as ours."""
+    if error.code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return DiskFullError(
+            error.code,
+            f"{path}: no room left for what was to be written ({os.strerror(error.code)}); make room, try again",
+        )
+    if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError, lmdb.PanicError)):
+        return DamagedError(f"{path}: LMDB says {error}; {REMEDY}")
+    if isinstance(error, (lmdb.InvalidError, lmdb.VersionMismatchError)):
+        return NotAnIndexError(f"{path}: not an index ({error})")
+    return StorageError(error.code or 0, f"{path}: {error}")

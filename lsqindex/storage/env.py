@@ -1,0 +1,390 @@
+"""The life of an LMDB environment: one per file and process, shared by all who have the file open.
+
+What LMDB asks of its users is answered here, and nowhere else:
+
+- A process may open a file once: a registry by real path counts users; a forked child begins anew.
+- The map has a size. When it is full, the transaction is rolled back, the map grown, and everything the
+  transaction did is done again (:class:`Writer`); growth by another process is followed. Nobody in this
+  process may be reading meanwhile: the gate.
+- A file may be replaced as a whole (compact, save over it). Everyone notices by the file's identity, after
+  the transaction began and before anything was read, and opens the new one.
+- Writers queue on a lock of the file, so that waiting can have an end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lmdb
+
+from ..errors import (
+    BusyError,
+    ClosedError,
+    DamagedError,
+    ForkedError,
+    IndexMissingError,
+    NotAnIndexError,
+    ReadOnlyError,
+    StorageError,
+)
+from . import engine, keys, pages
+from .gate import Gate
+from .meta import read_state
+from .records import REMEDY
+from .writer import Writer
+
+try:
+    import fcntl
+except ImportError:  # Windows: writers wait in LMDB's own lock, without an end
+    fcntl = None  # type: ignore[assignment]
+
+_TRIES = 20
+
+#: How long to wait for another writer: True, no longer than it takes; False, not at all; or seconds.
+Wait = bool | float
+
+
+class Reader:
+    """A snapshot: one committed state, and the transaction that holds it."""
+
+    def __init__(self, env: Env, txn: Any) -> None:
+        self.env = env
+        self.txn = txn
+        self.state = read_state(txn, env.dbs, env.path)
+        #: Addresses found in this snapshot stay valid in later ones (see columns.py).
+        self.clean = True
+
+    def get(self, db: bytes, key: bytes) -> Any:
+        """The value, a view that lives as long as the transaction; None if there is none."""
+        return self.txn.get(key, db=self.env.dbs[db])
+
+    def cursor(self, db: bytes) -> Any:
+        """A cursor of a database."""
+        return self.txn.cursor(db=self.env.dbs[db])
+
+
+class Env:
+    """An open file. Made by :func:`open_env` and :func:`memory_env`."""
+
+    def __init__(self, path: str, *, readonly: bool, sync: bool = True, memory: bool = False) -> None:
+        self.path = path
+        self.readonly = readonly
+        self.memory = memory
+        self.pid = os.getpid()
+        self.users = 1
+        self.gate = Gate()
+        #: Raised whenever the file is opened again: it may be another one.
+        self.opened = 0
+        #: Raised whenever the map moves: all addresses known from before are void.
+        self.moved = 0
+        #: Per column: addresses of the last snapshot (columns.py keeps them here).
+        self.columns: dict[Any, Any] = {}
+        self._sync = sync
+        self._write_lock = threading.Lock()
+        self._owner: int | None = None
+        self._fd = -1
+        self.dbs: dict[bytes, Any] = {}
+        self.page_size = 0
+        self.lmdb: Any = None
+        self._open()
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        for _ in range(_TRIES):
+            try:
+                self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            except FileNotFoundError as error:
+                raise IndexMissingError(f"{self.path}: no such file; Index.create makes one") from error
+            except OSError as error:
+                raise StorageError(f"{self.path}: cannot be opened ({error.strerror})") from error
+            try:
+                self.page_size = pages.read_metas(self._fd, self.path)[0].page_size
+                self.lmdb = engine.open_file(self.path, os.fstat(self._fd).st_size, self.readonly, self._sync)
+                # Replaced while it was being opened: LMDB may have either file.
+                if self.memory or not self._replaced():
+                    self._check_pages()
+                    self.dbs = self._open_databases()
+                    return
+            except BaseException:
+                self.close_files()
+                raise
+            self.close_files()
+        raise StorageError(f"{self.path}: is being replaced all the time")
+
+    def _check_pages(self, *, deep: bool = False) -> None:
+        for _ in range(_TRIES):
+            with self.begin() as txn:
+                if pages.check_snapshot(self._fd, self.path, txn.id(), deep=deep):
+                    return
+        raise DamagedError(f"{self.path}: no meta page has the number of the last transaction; {REMEDY}")
+
+    def check_pages(self) -> None:
+        """Look at LMDB's pages again, closely; DamagedError if they are unsound."""
+        self.gate.enter()
+        try:
+            self._check_pages(deep=True)
+        finally:
+            self.gate.leave()
+
+    def _open_databases(self) -> dict[bytes, Any]:
+        try:
+            with self.begin() as txn:
+                names = set(txn.cursor().iternext(keys=True, values=False))
+            missing = set(keys.DATABASES) - {bytes(name) for name in names}
+            if missing:
+                raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
+            return {name: self.lmdb.open_db(name, create=False) for name in keys.DATABASES}
+        except lmdb.Error as error:
+            raise NotAnIndexError(f"{self.path}: an LMDB file, and not an index ({error})") from error
+
+    def begin(self, *, write: bool = False, parent: Any = None) -> Any:
+        """A transaction of LMDB."""
+        return self.lmdb.begin(write=write, parent=parent, buffers=True)
+
+    def _replaced(self) -> bool:
+        """Whether the path now leads to another file than the one that is open."""
+        try:
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        here = os.fstat(self._fd)
+        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
+
+    def close_files(self) -> None:
+        """Let go of the file; nobody may be inside the gate."""
+        if self.lmdb is not None:
+            self.lmdb.close()
+            self.lmdb = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def reopen(self, *, readonly: bool | None = None) -> None:
+        """Open the file again: after it was replaced, after a failed commit, or to write."""
+        with self.gate.alone():
+            self.close_files()
+            if readonly is not None:
+                self.readonly = readonly
+            self.moved += 1
+            self.opened += 1
+            self.columns.clear()
+            self._open()
+
+    def close(self) -> None:
+        """One user less; the last one closes the file."""
+        with _registry_lock:
+            self.users -= 1
+            if self.users:
+                return
+            if _registry.get(self.path) is self:
+                del _registry[self.path]
+            with self.gate.alone():
+                self.close_files()
+
+    def abandon(self) -> None:
+        """In a forked child: let go without touching LMDB, whose locks belong to the parent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    # -- reading ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Reader]:
+        """A snapshot to read from; nothing of it may be kept beyond the block."""
+        for _ in range(_TRIES):
+            self.gate.enter()
+            txn = None
+            try:
+                if self.lmdb is None:
+                    raise ClosedError("the index is closed")
+                again: Callable[[], None] | None = None
+                try:
+                    txn = self.begin()
+                except lmdb.MapResizedError:
+                    again = self.follow_map
+                except lmdb.ReadersFullError:
+                    if not self.lmdb.reader_check():
+                        raise StorageError(f"{self.path}: {engine.READERS} transactions are reading already") from None
+                    again = _nothing
+                if txn is not None and not self.memory and self._replaced():
+                    again = self.reopen
+                if again is None:
+                    assert txn is not None
+                    with engine.errors(self.path):
+                        yield Reader(self, txn)
+                    return
+            finally:
+                if txn is not None:
+                    txn.abort()
+                self.gate.leave()
+            again()
+        raise StorageError(f"{self.path}: is being changed all the time")
+
+    def follow_map(self) -> None:
+        """Take over the map size that another process chose."""
+        with self.gate.alone():
+            self.lmdb.set_mapsize(0)
+            self.moved += 1
+
+    def grow(self, least: int = 0) -> None:
+        """Double the map, or more."""
+        with self.gate.alone():
+            self.lmdb.set_mapsize(max(2 * self.lmdb.info()["map_size"], least))
+            self.moved += 1
+
+    def file_size(self) -> int:
+        """Bytes of the file."""
+        return os.fstat(self._fd).st_size
+
+    def free_bytes(self, reader: Reader) -> int:
+        """Bytes of the file that hold nothing now and are used next."""
+        trees = [reader.txn.stat(db) for db in self.dbs.values()] + [self.lmdb.stat()]
+        used = sum(tree["branch_pages"] + tree["leaf_pages"] + tree["overflow_pages"] for tree in trees)
+        return int(max(0, self.lmdb.info()["last_pgno"] - 1 - used) * trees[0]["psize"])
+
+    def sync(self) -> None:
+        """Everything committed is on the disk when this returns."""
+        if not self.readonly:
+            with engine.errors(self.path):
+                self.lmdb.sync(True)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def write(self, wait: Wait = True) -> Iterator[Writer]:
+        """The one writer of the file: waits for its turn, as long as ``wait`` says."""
+        me = threading.get_ident()
+        if self._owner == me:
+            raise BusyError("this thread is in a batch of this index: use the batch, or leave it first")
+        end = None if wait is True else time.monotonic() + float(wait)
+        if not self._write_lock.acquire(timeout=-1 if end is None else max(0.0, float(wait))):
+            raise BusyError(f"{self.path}: another thread is writing; wait=True waits for it")
+        self._owner = me
+        try:
+            if self.readonly:
+                self._become_writable()
+            while True:
+                fd = self._fd
+                self._lock_file(fd, end)
+                if self.memory or not self._replaced():
+                    break
+                # Whoever replaced the file has left its lock behind.
+                self.reopen()
+            try:
+                yield Writer(self)
+            finally:
+                # Replaced by us: the old file's lock went with it.
+                if fd == self._fd:
+                    self._unlock_file(fd)
+        finally:
+            self._owner = None
+            self._write_lock.release()
+
+    def _become_writable(self) -> None:
+        if not os.access(self.path, os.W_OK):
+            raise ReadOnlyError(f"{self.path}: the system does not let us write to it")
+        self.reopen(readonly=False)
+
+    def _lock_file(self, fd: int, end: float | None) -> None:
+        if fcntl is None or self.memory:
+            return
+        pause = 0.0005
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | (0 if end is None else fcntl.LOCK_NB))
+                return
+            except BlockingIOError:
+                if end is not None and time.monotonic() >= end:
+                    raise BusyError(f"{self.path}: another process is writing; wait=True waits for it") from None
+                time.sleep(pause)
+                pause = min(2 * pause, 0.05)
+            except OSError as error:
+                if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+                    return  # no such locks on this file system: LMDB's own must do
+                raise StorageError(f"{self.path}: cannot be locked ({error.strerror})") from error
+
+    def _unlock_file(self, fd: int) -> None:
+        if fcntl is not None and not self.memory:
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+# -- one environment per file and process ---------------------------------------------------------
+
+_registry: dict[str, Env] = {}
+_registry_lock = threading.RLock()
+_abandoned: list[Env] = []
+
+
+def open_env(path: str | os.PathLike[str], *, readonly: bool, sync: bool = True) -> Env:
+    """The environment of that file, shared within the process; ``Env.close`` when done."""
+    real = os.path.realpath(os.fspath(path))
+    with _registry_lock:
+        env = _registry.get(real)
+        if env is None:
+            env = _registry[real] = Env(real, readonly=readonly, sync=sync)
+        else:
+            env.users += 1
+        return env
+
+
+def memory_env(build: Callable[[Env], None]) -> Env:
+    """An environment without a file: pages of anonymous memory, gone when it is closed."""
+    directory = tempfile.mkdtemp(prefix="lsqindex-")
+    path = os.path.join(directory, "index")
+    fd = -1
+    try:
+        if hasattr(os, "memfd_create"):
+            fd = os.memfd_create("lsqindex")
+            os.symlink(f"/proc/self/fd/{fd}", path)
+        engine.create(path)
+        env = Env(path, readonly=False, sync=False, memory=True)
+    finally:
+        if fd >= 0:
+            os.close(fd)
+        for name in (path, path + "-lock"):
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
+    try:
+        build(env)
+    except BaseException:
+        env.close()
+        raise
+    return env
+
+
+def _nothing() -> None:
+    """No cure is needed: try again."""
+
+
+def _after_fork() -> None:
+    global _registry_lock
+    _registry_lock = threading.RLock()
+    for env in _registry.values():
+        env.abandon()
+        _abandoned.append(env)
+    _registry.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def check_process(env: Env) -> bool:
+    """False where ``env`` was opened by the parent of this process; ForkedError if it cannot be opened again."""
+    if env.pid == os.getpid():
+        return True
+    if env.memory:
+        raise ForkedError("an index in memory stays with the process that made it: save(path) it, and open that here")
+    return False

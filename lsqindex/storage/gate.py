@@ -1,0 +1,49 @@
+"""A gate for threads: many may pass at once, or one alone."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+
+class Gate:
+    """Many threads may pass at once, or one alone; who is inside may enter again."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._inside: dict[int, int] = {}
+        self._alone = False
+
+    def enter(self) -> None:
+        """Pass, once nobody is alone inside."""
+        me = threading.get_ident()
+        with self._condition:
+            while self._alone and me not in self._inside:
+                self._condition.wait()
+            self._inside[me] = self._inside.get(me, 0) + 1
+
+    def leave(self) -> None:
+        """Tell that one who passed is out again."""
+        me = threading.get_ident()
+        with self._condition:
+            self._inside[me] -= 1
+            if not self._inside[me]:
+                del self._inside[me]
+                self._condition.notify_all()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until all are out, and let nobody in."""
+        with self._condition:
+            while self._alone:
+                self._condition.wait()
+            self._alone = True
+            while self._inside:
+                self._condition.wait()
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._alone = False
+                self._condition.notify_all()

@@ -1,0 +1,86 @@
+"""Every key of the file is built here, and nowhere else; the bytes are frozen (tests/test_format.py).
+
+    database   key                               value
+    meta       "options" | "state" | "encoder"   msgpack
+    codes      "c" generation:4 row:4            codes from that row on
+    codes      "d" segment:4                     which rows of a segment are deleted, a bit each
+    ids        "i" row:4                         ids from that row on
+    ids        "s" id                            rows sorted by their ids, from that id on
+    vectors    "v" row:4                         kept vectors from that row on
+
+Numbers are big-endian, so that LMDB's order of bytes is the order of numbers. The first block of sorted
+ids has the key "s" alone and so comes before every id.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+META, CODES, IDS, VECTORS = b"meta", b"codes", b"ids", b"vectors"
+DATABASES = (META, CODES, IDS, VECTORS)
+
+OPTIONS, STATE, ENCODER = b"options", b"state", b"encoder"
+
+#: A string id has at most this many bytes of UTF-8: LMDB's keys have 511.
+MAX_ID_BYTES = 480
+
+
+def codes_prefix(generation: int) -> bytes:
+    """All codes of a generation: an encoder's, from its training until the next."""
+    return b"c" + struct.pack(">I", generation)
+
+
+def ids_prefix() -> bytes:
+    """All ids by row."""
+    return b"i"
+
+
+def vectors_prefix() -> bytes:
+    """All kept vectors by row."""
+    return b"v"
+
+
+def row(prefix: bytes, first: int) -> bytes:
+    """The record of a column that begins with row ``first``."""
+    return prefix + struct.pack(">I", first)
+
+
+def row_of(key: bytes) -> int:
+    """The first row of a column's record, from its key."""
+    return int(struct.unpack(">I", key[-4:])[0])
+
+
+def deleted(segment: int) -> bytes:
+    """The deleted rows of a segment."""
+    return b"d" + struct.pack(">I", segment)
+
+
+def sorted_prefix() -> bytes:
+    """All blocks of rows sorted by id; also the key of the first block."""
+    return b"s"
+
+
+def sorted_int(value: int) -> bytes:
+    """The block that begins with an int id."""
+    return b"s" + struct.pack(">Q", value + (1 << 63))
+
+
+def sorted_str(value: bytes) -> bytes:
+    """The block that begins with a string id, in UTF-8."""
+    return b"s" + value
+
+
+def int_of(key: bytes) -> int:
+    """The int id of a block's key."""
+    return int(struct.unpack(">Q", key[1:])[0]) - (1 << 63)
+
+
+def utf8(values: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
+    """Strings as their bytes one after another, and where each ends."""
+    parts = [value.encode() for value in values]
+    ends = np.cumsum([len(part) for part in parts], dtype=np.uint32)
+    return np.frombuffer(b"".join(parts), np.uint8), ends

@@ -1,0 +1,108 @@
+"""LMDB's own part of the file: its meta pages, its size, its trees. Looked at before LMDB does.
+
+LMDB trusts its file: a truncated one ends in SIGBUS, a flipped bit in a tree in a crash or a wrong answer.
+So the meta pages are read first, with plain reads; and once a read transaction holds a snapshot, its trees
+are walked (``cython_src/pages.h``) before anything is looked up in them.
+
+    page 0, 1: header:16  magic:4 version:4 address:8 mapsize:8 free tree:48 main tree:48 last page:8 txn:8
+
+The two meta pages take turns: transaction t writes page t % 2.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+
+from .._records import check_pages
+from ..errors import DamagedError, NotAnIndexError
+from .records import REMEDY
+
+_MAGIC = 0xBEEFC0DE
+_META = struct.Struct("<IIQQIH90xQQ")
+#: P_META; and what LMDB keeps of an environment: MDB_NOSUBDIR, and the free tree's MDB_INTEGERKEY.
+_META_PAGE, _FLAGS = 8, 0x4008
+_AT = 16
+_TXN_AT = _AT + 128
+_TRIES = 20
+
+
+@dataclass(frozen=True)
+class Meta:
+    """One of the two meta pages."""
+
+    page_size: int
+    last_page: int
+    txn: int
+
+
+def read_metas(fd: int, path: str) -> tuple[Meta, Meta]:
+    """Both meta pages of a sound file; NotAnIndexError or DamagedError for any other."""
+    problem = ""
+    # Another process may commit between two reads: what looks odd is looked at again.
+    for _ in range(_TRIES):
+        first = _read(fd, 0)
+        page_size = first.page_size if first else 4096
+        second = _read(fd, page_size if 512 <= page_size <= 65536 else 4096)
+        if first is None and second is None:
+            raise NotAnIndexError(f"{path}: not an index (no LMDB file of data format 1)")
+        size = os.fstat(fd).st_size
+        if first is None or second is None or first.page_size != second.page_size:
+            problem = "a meta page is damaged"
+        elif page_size & (page_size - 1) or not 512 <= page_size <= 65536:
+            problem = "an impossible page size"
+        elif abs(first.txn - second.txn) != 1:
+            problem = f"the meta pages are of transactions {first.txn} and {second.txn}, which do not follow each other"
+        elif size < (max(first, second, key=lambda meta: meta.txn).last_page + 1) * page_size:
+            problem = f"the file is truncated: {size} bytes"
+        else:
+            return first, second
+    raise DamagedError(f"{path}: {problem}; {REMEDY}")
+
+
+def check_snapshot(fd: int, path: str, txn: int, *, deep: bool = False) -> bool:
+    """Walk the trees of the snapshot that a read transaction ``txn`` holds; DamagedError if unsound.
+
+    False if the meta page of that snapshot is gone already: two commits came in between.
+    """
+    meta = read_metas(fd, path)[txn % 2]
+    if meta.txn != txn:
+        return False
+    with (
+        mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+        if hasattr(mmap, "PROT_READ")
+        else mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as file
+    ):
+        wrong = check_pages(file, meta.page_size, txn % 2, deep)
+    if wrong is not None:
+        raise DamagedError(f"{path}: page {wrong[1]}: {wrong[0]}; {REMEDY}")
+    return True
+
+
+def set_txn(path: str, txn: int) -> None:
+    """Give a closed, settled file the transaction number ``txn``, of the same parity as its own.
+
+    A file that takes another's place (env.replace) shares its lock file, where LMDB keeps the number of the
+    last transaction: the newcomer must go on counting from there.
+    """
+    with open(path, "r+b") as file:
+        metas = read_metas(file.fileno(), path)
+        newest = max((0, 1), key=lambda page: metas[page].txn)
+        assert newest == txn % 2 and metas[newest].txn <= txn
+        for page, number in ((newest, txn), (1 - newest, txn - 1)):
+            file.seek(page * metas[0].page_size + _TXN_AT)
+            file.write(struct.pack("<Q", number))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(fd: int, at: int) -> Meta | None:
+    data = os.pread(fd, _AT + _META.size, at)
+    if len(data) < _AT + _META.size:
+        return None
+    magic, version, _, _, page_size, flags, last_page, txn = _META.unpack_from(data, _AT)
+    kind = struct.unpack_from("<H", data, 10)[0]
+    sound = magic == _MAGIC and version == 1 and kind == _META_PAGE and flags == _FLAGS
+    return Meta(page_size, last_page, txn) if sound else None

@@ -1,0 +1,234 @@
+"""Rows in and out: what one operation of a write transaction does to all columns, ids and bits together.
+
+    insert   ids → plan of sorted ids → columns get new rows → old rows of replaced ids are deleted
+    delete   ids → rows → bits; a chunk with many deleted rows is given back: its living rows move to
+             the end, as an update would move them, and its records go
+
+A chunk is given back when a quarter of its rows are deleted, so a file never holds much more than its
+living rows, and each deleted row pays for moving three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DuplicateIdError, ParameterError
+from . import deleted, keys, records, sorted_ids
+from .columns import CHUNK_ROWS, Bytes, Column, RowNumbers, Rows, Values, codes_column, ids_column, vectors_column
+from .env import Reader
+from .meta import MAX_ROWS, Options, State
+from .sorted_ids import GONE, Ids, SortedIds
+from .writer import Writer
+
+#: A full chunk with this share of deleted rows, or more, is given back.
+DEAD_SHARE = 4
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows to be stored: ids, codes (n, code_size), and kept vectors as bytes (n, width) or None."""
+
+    ids: Ids
+    codes: Bytes
+    vectors: Bytes | None
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+class Store:
+    """An index's rows in one transaction."""
+
+    def __init__(self, source: Reader | Writer, options: Options) -> None:
+        self.source = source
+        self.options = options
+
+    # -- reading ------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """Where the index stands in this transaction."""
+        return self.source.state
+
+    def codes(self) -> Rows:
+        """The codes."""
+        return Rows.all(codes_column(self.state), self.source)
+
+    def ids(self) -> Rows:
+        """The ids."""
+        return Rows.all(ids_column(self.options.ids), self.source)
+
+    def vectors(self) -> Rows:
+        """The kept vectors."""
+        assert self.options.keep_vectors is not None
+        return Rows.all(vectors_column(self.options.dim, self.options.keep_vectors), self.source)
+
+    def rows_of(self, ids: Ids) -> NDArray[np.int64]:
+        """The row of each id; -1 where the index does not hold it."""
+        return SortedIds(self.source, self.ids()).rows(ids)
+
+    def ids_of(self, rows: RowNumbers) -> Ids:
+        """The id of each row."""
+        found = self.ids().gather(rows)
+        return found.view(np.int64)[:, 0] if isinstance(found, np.ndarray) else found
+
+    def living(self) -> RowNumbers:
+        """All rows that are not deleted, ascending."""
+        rows = self.ids().numbers()
+        return rows[~deleted.mask(self.source, rows)]
+
+    # -- writing ------------------------------------------------------------------------------
+
+    @property
+    def _writer(self) -> Writer:
+        assert isinstance(self.source, Writer)
+        return self.source
+
+    def columns(self) -> list[Column]:
+        """All columns of the valid generation."""
+        columns = [codes_column(self.state), ids_column(self.options.ids)]
+        if self.options.keep_vectors:
+            columns.append(vectors_column(self.options.dim, self.options.keep_vectors))
+        return columns
+
+    def insert(self, rows: NewRows, *, upsert: bool = False) -> None:
+        """Store new rows; DuplicateIdError, and nothing changed, where an id exists and ``upsert`` is off."""
+        if len(rows):
+            self.stage(self.state.rows, rows)
+            self.publish(rows.ids, upsert=upsert)
+
+    def stage(self, first: int, rows: NewRows) -> None:
+        """Write rows that nobody sees yet, from row ``first`` on."""
+        self._room(first + len(rows))
+        for column, values in zip(self.columns(), (rows.codes, rows.ids, rows.vectors), strict=False):
+            column.append(self._writer, first, _as_values(column, values))
+        self.state.staged_rows = first + len(rows)
+
+    def publish(self, ids: Ids, *, upsert: bool) -> None:
+        """Make the staged rows, which have these ids, visible."""
+        state, first = self.state, self.state.rows
+        order = sorted_ids.sort_order(ids)
+        wanted = sorted_ids.take(ids, order)
+        lookup = SortedIds(self.source, self.ids())
+        old = lookup.rows(wanted)
+        replaced = old[old >= 0].astype(np.uint32)
+        if not upsert:
+            _refuse(wanted, old)
+        changes = lookup.plan(wanted, (first + order).astype(np.uint32))
+        sorted_ids.apply(self._writer, changes)
+        state.rows = first + len(ids)
+        state.staged_rows = 0
+        state.stored += len(ids)
+        state.count += len(ids) - len(replaced)
+        if sorted_ids.is_int(ids):
+            state.next_id = (
+                max(state.next_id, int(wanted[-1]) + 1) if int(wanted[-1]) < (1 << 62) - 1 else state.next_id
+            )
+        if len(replaced):
+            deleted.mark(self._writer, replaced)
+        full = range(first // CHUNK_ROWS, state.rows // CHUNK_ROWS)
+        self._give_back({*full, *np.unique(replaced // CHUNK_ROWS).tolist()})
+
+    def refuse_known(self, ids: Ids) -> None:
+        """DuplicateIdError where one of ``ids`` is in the index."""
+        _refuse(ids, self.rows_of(ids))
+
+    def delete(self, ids: Ids) -> int:
+        """Delete what there is of ``ids`` (each once); how many there were."""
+        order = sorted_ids.sort_order(ids)
+        wanted = sorted_ids.take(ids, order)
+        lookup = SortedIds(self.source, self.ids())
+        rows = lookup.rows(wanted)
+        there = rows >= 0
+        if not there.any():
+            return 0
+        gone = rows[there].astype(np.uint32)
+        plan = lookup.plan(sorted_ids.take(wanted, np.flatnonzero(there)), np.full(len(gone), GONE, np.uint32))
+        sorted_ids.apply(self._writer, plan)
+        deleted.mark(self._writer, gone)
+        self.state.count -= len(gone)
+        self._give_back(set(np.unique(gone // CHUNK_ROWS).tolist()))
+        return len(gone)
+
+    def _give_back(self, chunks: set[int]) -> None:
+        """Give back those of the full ``chunks`` that hold too many deleted rows."""
+        full = self.state.rows // CHUNK_ROWS
+        for chunk in sorted(chunks):
+            if chunk >= full:
+                continue
+            dead = deleted.chunk_flags(self.source, chunk)
+            if DEAD_SHARE * int(dead.sum()) >= CHUNK_ROWS:
+                self._move(chunk, (chunk * CHUNK_ROWS + np.flatnonzero(~dead)).astype(np.uint32))
+
+    def _move(self, chunk: int, living: RowNumbers) -> None:
+        """Move the living rows of a full chunk to the end, and remove the chunk."""
+        writer, state, first = self._writer, self.state, self.state.rows
+        self._room(first + len(living))
+        moved = [Rows.all(column, self.source).gather(living) for column in self.columns()]
+        plan: list[tuple[bytes, bytes | None]] = []
+        if len(living):
+            ids = self.ids_of(living)
+            order = sorted_ids.sort_order(ids)
+            lookup = SortedIds(self.source, self.ids())
+            plan = lookup.plan(sorted_ids.take(ids, order), (first + order).astype(np.uint32))
+        for column, values in zip(self.columns(), moved, strict=True):
+            column.append(writer, first, values)
+            column.remove(writer, chunk * CHUNK_ROWS, (chunk + 1) * CHUNK_ROWS)
+        sorted_ids.apply(writer, plan)
+        deleted.forget_chunk(writer, chunk)
+        state.rows += len(living)
+        state.stored += len(living) - CHUNK_ROWS
+        state.shape += 1
+
+    def replace_codes(self, code_size: int, blocked: bool) -> Column:
+        """Begin a generation of codes beside the valid one; its column."""
+        state = self.state
+        number = max(state.generation, state.staged_generation) + 1
+        state.staged_generation = number
+        return Column(keys.CODES, keys.codes_prefix(number), records.CODES, code_size, number, blocked)
+
+    def publish_codes(self, column: Column) -> None:
+        """Make a written generation the valid one, and remove the other."""
+        old = codes_column(self.state)
+        old.remove(self._writer, 0, (1 << 32) - 1)
+        state = self.state
+        state.generation, state.code_size, state.blocked = column.generation, column.width, column.blocked
+        state.staged_generation = 0
+        state.shape += 1
+
+    def tidy(self) -> None:
+        """Remove what an unfinished add or training left behind."""
+        state = self.state
+        if state.staged_rows:
+            for column in self.columns():
+                column.truncate(self._writer, state.rows)
+            state.staged_rows = 0
+        if state.staged_generation:
+            codes_column(state, state.staged_generation).remove(self._writer, 0, (1 << 32) - 1)
+            state.staged_generation = 0
+
+    def _room(self, rows: int) -> None:
+        if rows > MAX_ROWS:
+            raise ParameterError(
+                f"the index has given out {self.state.rows} of {MAX_ROWS} row numbers; compact() makes them free again"
+            )
+
+
+def _as_values(column: Column, values: Any) -> Values:
+    if isinstance(values, np.ndarray) and values.dtype != np.uint8:
+        return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), column.width)
+    return values
+
+
+def _refuse(ids: Ids, rows: NDArray[np.int64]) -> None:
+    known = np.flatnonzero(rows >= 0)
+    if len(known):
+        first = ids[int(known[0])]
+        raise DuplicateIdError(
+            f"ids: {first.item() if isinstance(first, np.generic) else first!r} is in the index already, as are "
+            f"{len(known)} of these; upsert=True replaces them, delete(ids) removes them"
+        )

@@ -1,0 +1,163 @@
+"""The writing side of an environment: a transaction that survives a full map."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import lmdb
+
+from .._records import overflow_sound
+from ..errors import BusyError, DamagedError, LsqIndexError, StorageError
+from . import engine, keys
+from .meta import State, read_state
+from .records import REMEDY
+
+if TYPE_CHECKING:
+    from .env import Env
+
+Result = TypeVar("Result")
+#: What a write transaction does; done again, whole, when the map had to grow.
+Operation = Callable[["Writer"], Result]
+
+_TRIES = 20
+
+
+class Writer:
+    """A write transaction, or several one after another, while all other writers wait.
+
+    ``run`` does operations and remembers them: when the map is full, here or at commit, the transaction is
+    rolled back, the map grown, and all of them done again.
+    """
+
+    def __init__(self, env: Env) -> None:
+        self.env = env
+        self.txn: Any = None
+        self.state = State()
+        #: False: this transaction has written, so addresses found in it are its own (columns.py).
+        self.clean = True
+        self._log: list[Operation[Any]] = []
+        self._base = 0
+
+    def begin(self, reserve: int = 0) -> None:
+        """Begin a transaction that will write about ``reserve`` bytes."""
+        env = self.env
+        for _ in range(_TRIES):
+            info = env.lmdb.info()
+            used = (info["last_pgno"] + 1) * env.page_size
+            if used + reserve > info["map_size"]:
+                env.grow(engine.round_up(used + 2 * reserve, env.page_size))
+            env.gate.enter()  # until commit or abort: the map may not move under an open transaction
+            try:
+                self.txn = env.begin(write=True)
+                break
+            except lmdb.MapResizedError:
+                env.gate.leave()
+                env.follow_map()
+            except lmdb.Error as error:
+                env.gate.leave()
+                raise engine.translated(error, env.path) from error
+        else:
+            raise StorageError(f"{env.path}: the map grows all the time")
+        try:
+            self.state = read_state(self.txn, env.dbs, env.path, writing=True)
+        except BaseException:
+            self.abort()
+            raise
+        self._base = self.state.txn
+        self.clean = True
+        self._log = []
+
+    def run(self, operation: Operation[Result], *, nested: bool = False) -> Result:
+        """Do ``operation``; after an error in a nested one the transaction is as before it."""
+        while True:
+            state, outer = copy.copy(self.state), self.txn
+            try:
+                if nested:
+                    self.txn = self.env.begin(write=True, parent=outer)
+                    self.clean = False
+                with engine.errors(self.env.path):
+                    result = operation(self)
+                if nested:
+                    self.txn.commit()
+                    self.txn = outer
+                self._log.append(operation)
+                return result
+            except lmdb.MapFullError:
+                self.txn = outer
+                self._replay()
+            except BaseException:
+                if nested:
+                    self.txn.abort()
+                    self.txn, self.state = outer, state
+                raise
+
+    def commit(self, number: int | None = None) -> None:
+        """Make it durable; when this returns, it is. ``number``: that of the file this one will replace."""
+        while True:
+            self.state.txn = self.txn.id() if number is None else number
+            try:
+                with engine.errors(self.env.path):
+                    self.put(keys.META, keys.STATE, self.state.to_record())
+                    self.txn.commit()
+                self._end()
+                return
+            except lmdb.MapFullError:
+                self._replay()
+            except LsqIndexError:
+                self.abort()
+                # What LMDB thinks of itself after a failed write is not known: begin anew.
+                if not self.env.memory:
+                    self.env.reopen()
+                raise
+            except BaseException:
+                self.abort()
+                raise
+
+    def abort(self) -> None:
+        """Undo everything since ``begin``."""
+        if self.txn is not None:
+            self.txn.abort()
+            self._end()
+
+    def _end(self) -> None:
+        self.txn = None
+        self.env.gate.leave()
+
+    def _replay(self) -> None:
+        log, base = self._log, self._base
+        self.abort()
+        self._log = []
+        self.env.grow()
+        self.begin()
+        if self.state.txn != base:
+            self.abort()
+            raise BusyError(f"{self.env.path}: another program wrote meanwhile; nothing was changed, try again")
+        for operation in log:
+            self.run(operation)
+
+    def get(self, db: bytes, key: bytes) -> Any:
+        """The value, a view that lives until the next write; None if there is none."""
+        return self.txn.get(key, db=self.env.dbs[db])
+
+    def cursor(self, db: bytes) -> Any:
+        """A cursor of a database."""
+        return self.txn.cursor(db=self.env.dbs[db])
+
+    def put(self, db: bytes, key: bytes, value: bytes) -> None:
+        """Store a value."""
+        self.guard(key, self.get(db, key))
+        self.clean = False
+        self.txn.put(key, value, db=self.env.dbs[db])
+
+    def delete(self, db: bytes, key: bytes) -> None:
+        """Remove a value."""
+        self.guard(key, self.get(db, key))
+        self.clean = False
+        self.txn.delete(key, db=self.env.dbs[db])
+
+    def guard(self, key: Any, value: Any) -> None:
+        """DamagedError where LMDB would free other pages than those of ``value``, which is to go."""
+        if value is not None and not overflow_sound(value, len(key), self.env.page_size):
+            raise DamagedError(f"{self.env.path}: an overflow page is damaged; {REMEDY}")
