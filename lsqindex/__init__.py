@@ -1,8 +1,9 @@
 """lsqindex: an embedding index you can embed."""
 
+from .batch import Batch
 from .encoders import Encoder, available_encoders, make_encoder, register_encoder
 from .errors import LsqIndexError
-from .index import Batch, Index
+from .index import Index
 from .matches import Matches
 
 __version__ = "0.1.0"

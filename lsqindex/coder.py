@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .encoders import Encoder, Layout, encoder_class, from_bytes, make_encoder, to_bytes
-from .encoders.registry import distribution_of
+from .encoders import Encoder, Layout, from_bytes, make_encoder, registry, to_bytes
 from .errors import DamagedError, LsqIndexError, StateError, UnknownEncoderError
 from .storage import meta
 from .storage.records import REMEDY
@@ -71,7 +70,7 @@ class Coder:
             {
                 "name": encoder.name,
                 "config": encoder.config,
-                "distribution": list(distribution_of(type(encoder))),
+                "distribution": list(registry.distribution_of(type(encoder))),
                 "fitted": to_bytes(encoder) if self.trained else None,
             }
         )
@@ -100,7 +99,7 @@ def check_known(value: Any) -> None:
     """UnknownEncoderError if the encoder of a stored record is not installed here."""
     record = meta.unpack(value, "encoder")
     try:
-        encoder_class(record.get("name", ""))
+        registry.check_known(str(record.get("name")))
     except UnknownEncoderError as error:
         raise UnknownEncoderError(f"{error}{install_hint(record)}") from None
 

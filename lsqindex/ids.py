@@ -39,6 +39,11 @@ def check_once(ids: Ids) -> None:
         raise DuplicateIdError(f"ids: {twice[0]!r} comes more than once in this call; keep one of each")
 
 
+def once(ids: Ids) -> Ids:
+    """``ids`` without repetitions."""
+    return np.unique(ids) if isinstance(ids, np.ndarray) else sorted(set(ids))
+
+
 def _ints(ids: Any) -> NDArray[np.int64]:
     try:
         array = np.asarray(ids)

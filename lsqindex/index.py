@@ -17,16 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import coder as coders
-from . import loader, searcher
+from . import loader, searcher, training
+from .batch import Batch
 from .coder import Coder
 from .encoders import Encoder, make_encoder
 from .encoders.base import METRICS, Distance, Metric, check_int
 from .encoders.base import Progress as FitProgress
 from .errors import (
-    BusyError,
     ClosedError,
     DamagedError,
-    ForkedError,
     IdError,
     IndexExistsError,
     LsqIndexError,
@@ -36,7 +35,7 @@ from .errors import (
     StorageError,
     UnknownIdError,
 )
-from .ids import Ids, check_once, read_ids
+from .ids import Ids, check_once, once, read_ids
 from .matches import Matches
 from .storage import check, files, keys, rewrite
 from .storage import env as envs
@@ -45,6 +44,7 @@ from .storage.meta import FORMAT, Options
 from .storage.records import REMEDY
 from .storage.store import Store
 from .storage.writer import Writer
+from .stored import StoredVectors, need_vectors, vectors_of
 from .vectors import open_rows, read_rows
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class Index:
                 raise UnknownIdError(
                     f"id {missing!r} is not in the index ({int((rows < 0).sum())} of {len(names)} are not)"
                 )
-            vectors = loader.vectors_of(store, self._coder(reader), rows.astype(np.uint32))
+            vectors = vectors_of(store, self._coder(reader), rows.astype(np.uint32))
         return vectors[0] if isinstance(ids, str) or np.ndim(ids) == 0 else vectors
 
     def stats(self) -> dict[str, Any]:
@@ -322,16 +322,23 @@ class Index:
         ``upsert`` replaces its vector. ``progress(done, total)`` is called on the way.
         """
         report = progress or _no_progress
-        workers = _threads(threads)
         if isinstance(vectors, Iterator):
-            return self._add_batches(vectors, ids, upsert, report, workers)
-        rows = open_rows(vectors, self.dim)  # type: ignore[arg-type]  # an iterable that is no iterator: an array
-        names = self._names(ids, rows.shape[0])
-        with self._writer() as writer:
-            return self._add(writer, rows, names, upsert, report, workers)
+            return self._add_batches(vectors, ids, upsert, report, threads)
+        addition = self._addition(vectors, ids, upsert, threads)
+        with self._reader() as reader:
+            coder = self._coder(reader)
+        # Encoding comes before the lock: while one writes, others encode.
+        ahead = loader.Encoded(addition, coder)
+        with self._writer(addition.bytes(coder)) as writer:
+            return loader.add(writer, addition, self._coder(writer), ahead, report)
+
+    def _addition(self, vectors: Any, ids: Any, upsert: bool, threads: int | None) -> loader.Addition:
+        """Vectors and ids, checked as far as that is possible without reading them."""
+        rows = open_rows(vectors, self.dim)
+        return loader.Addition(rows, self._names(ids, rows.shape[0]), self._options, upsert, _threads(threads))
 
     def _add_batches(
-        self, batches: Iterator[Any], ids: Any, upsert: bool, report: loader.Progress, workers: int
+        self, batches: Iterator[Any], ids: Any, upsert: bool, report: loader.Progress, threads: int | None
     ) -> Any:
         if ids is not None:
             raise IdError("ids: with an iterator they come with its batches, as pairs (vectors, ids)")
@@ -339,7 +346,7 @@ class Index:
         done = 0
         for batch in batches:
             vectors, names = batch if isinstance(batch, tuple) and len(batch) == 2 else (batch, None)
-            given.append(self.add(vectors, names, upsert=upsert, threads=workers))
+            given.append(self.add(vectors, names, upsert=upsert, threads=threads))
             done += len(given[-1])
             report(done, None)
         if self._options.ids == "str":
@@ -355,44 +362,6 @@ class Index:
         check_once(names)
         return names
 
-    def _add(
-        self, writer: Writer, rows: Any, names: Ids | None, upsert: bool, report: loader.Progress, workers: int
-    ) -> Any:
-        options, n = self._options, rows.shape[0]
-        with self._reader() as reader:
-            coder, state = self._coder(reader), reader.state
-        due = not coder.trained and n and state.count + n >= options.train_size
-        large = loader.is_large(n, coder, options)
-        if due or large:
-            loader.check_all(rows, options)
-        if due:
-            new = self._train_with(rows, coder)
-            large = loader.is_large(n, new, options)
-        else:
-            new = coder
-        if large:
-            names = _given(names, state.next_id, n)
-            self._refuse_known(names, upsert)
-            if due:
-                loader.transact(writer, lambda writer: loader.recode(writer, options, coder, new, workers))
-            writer.begin()
-            writer.abort()  # for the state as it is now
-            loader.add_large(writer, rows, names, new, options, upsert, workers, report)
-            return names
-        names = _given(names, state.next_id, n)
-        part = loader.new_rows(read_rows(rows), names, new, options, workers)
-        writer.begin(2 * loader.bytes_of(n, new, options))
-        try:
-            if due:
-                loader.recode(writer, options, coder, new, workers)
-            writer.run(lambda writer: Store(writer, options).insert(part, upsert=upsert))
-            if n or due:
-                writer.commit()
-        finally:
-            writer.abort()
-        report(n, n)
-        return names
-
     def _train_if_due(self) -> None:
         """After a batch: train, if there are enough vectors now."""
         with self._reader() as reader:
@@ -400,24 +369,13 @@ class Index:
         if not coder.trained and count >= self._options.train_size:
             self.train()
 
-    def _refuse_known(self, names: Ids, upsert: bool) -> None:
-        """Before a large add writes anything."""
-        with self._reader() as reader:
-            if not upsert:
-                Store(reader, self._options).refuse_known(names)
-
-    def _train_with(self, rows: Any, coder: Coder) -> Coder:
-        """The coder trained on what is stored and what comes."""
-        with self._reader() as reader:
-            store = Store(reader, self._options)
-            stored = loader.StoredVectors(store, coder, store.living())
-            return loader.fit(coder.encoder, loader.Joined(stored, rows), coder, None)
-
     def delete(self, ids: Any) -> int:
         """Delete what there is of ``ids``; how many there were. Unknown ids are not an error."""
-        names = _once(read_ids(ids, self._options.ids))
+        names = once(read_ids(ids, self._options.ids))
         with self._writer() as writer:
-            return int(loader.transact(writer, lambda writer: Store(writer, self._options).delete(names)))
+            deleted: int = writer.run(lambda writer: Store(writer, self._options).delete(names))
+            writer.commit()
+            return deleted
 
     def batch(self) -> Batch:
         """Several adds and deletes as one transaction: all of them, or, after an exception, none.
@@ -439,12 +397,10 @@ class Index:
 
         A trained index can be trained again where vectors are kept.
         """
-        workers = _threads(threads)
         rows = None if vectors is None else open_rows(vectors, self.dim)
         with self._writer() as writer:
-            with self._reader() as reader:
-                coder = self._coder(reader)
-            self._recode(writer, coder, coder.encoder, rows, progress, workers)
+            coder = self._coder(writer)
+            self._recode(writer, coder, coder.encoder, rows, progress, _threads(threads))
         return self
 
     def reencode(
@@ -461,38 +417,29 @@ class Index:
         Needs the vectors: kept ones, or an index that is not trained yet. The old codes answer until the
         switch, and go on if anything fails. ``vectors`` are an optional sample to train on.
         """
-        workers = _threads(threads)
         made = make_encoder(encoder, **parameters)
         rows = None if vectors is None else open_rows(vectors, self.dim)
         with self._writer() as writer:
-            with self._reader() as reader:
-                coder = self._coder(reader)
-            self._recode(writer, coder, made, rows, progress, workers)
+            self._recode(writer, self._coder(writer), made, rows, progress, _threads(threads))
         return self
 
     def _recode(
-        self, writer: Writer, coder: Coder, encoder: Encoder, rows: Any, progress: FitProgress | None, workers: int
+        self, writer: Writer, coder: Coder, encoder: Encoder, rows: Any, progress: FitProgress | None, threads: int
     ) -> None:
-        with self._reader() as reader:
-            store = Store(reader, self._options)
-            loader.need_vectors(store, coder, "train" if encoder is coder.encoder else "reencode")
-            given_fitted = encoder is not coder.encoder and encoder.is_fitted
-            if given_fitted:
-                _check_dim(encoder, self.dim)
-                new = Coder(encoder, self.dim, self.metric)
-            else:
-                source = loader.StoredVectors(store, coder, store.living()) if rows is None else rows
-                new = loader.fit(encoder, source, coder, progress)
-        writer.begin()
+        again = encoder is coder.encoder
+        store = Store(writer, self._options)
+        need_vectors(store, coder, "train" if again else "reencode")
+        if encoder.is_fitted and not again:
+            _check_dim(encoder, self.dim)
+            new = Coder(encoder, self.dim, self.metric)
+        else:
+            new = training.fit(encoder, StoredVectors(store, coder) if rows is None else rows, coder, progress)
         try:
-            loader.recode(writer, self._options, coder, new, workers)
+            training.recode(writer, self._options, coder, new, threads)
             writer.commit()
         except BaseException:
-            writer.abort()
-            loader.transact(writer, lambda writer: Store(writer, self._options).tidy())
+            loader.discard(writer, self._options)
             raise
-        finally:
-            writer.abort()
 
     # -- the file -----------------------------------------------------------------------------
 
@@ -523,14 +470,10 @@ class Index:
 
         The index is rewritten beside the file, which it then replaces; twice the space is needed meanwhile.
         """
+        if self._live().memory:
+            raise ParameterError("compact(): an index in memory has no file; save(path) writes a compact one")
         with self._writer() as writer:
-            writer.begin()
-            try:
-                if self._env.memory:
-                    raise ParameterError("compact(): an index in memory has no file; save(path) writes a compact one")
-                rewrite.compact(writer, self._options, progress or _no_progress)
-            finally:
-                writer.abort()
+            rewrite.compact(writer, self._options, progress or _no_progress)
 
     def check(self) -> list[str]:
         """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound."""
@@ -559,7 +502,7 @@ class Index:
             rows = living[first : first + (1 << 14)]
             vectors = coder.decode(store.codes().gather(rows))
             if self._options.keep_vectors and np.isfinite(vectors).all():
-                vectors = loader.vectors_of(store, coder, rows)
+                vectors = vectors_of(store, coder, rows)
             if not np.isfinite(vectors).all():
                 yield f"vectors: NaN or infinite numbers from row {int(rows[0])} on"
 
@@ -608,12 +551,13 @@ class Index:
     def _reader(self) -> Iterator[Reader]:
         env = self._live()
         with env.read() as reader:
-            if self._opened != env.opened:
-                self._follow(reader)
+            self._follow(reader)
             yield reader
 
-    def _follow(self, reader: Reader) -> None:
-        """The file was replaced: by itself, compacted or restored, or by another index?"""
+    def _follow(self, reader: Reader | Writer) -> None:
+        """If the file was replaced: by itself, compacted or restored, or by another index?"""
+        if self._opened == reader.env.opened:
+            return
         options = _read_options(reader)
         if options != self._options:
             raise StorageError(f"{self._path}: was replaced by another index; open it again")
@@ -621,18 +565,22 @@ class Index:
         self._coder_known = None
 
     @contextlib.contextmanager
-    def _writer(self) -> Iterator[Writer]:
+    def _writer(self, reserve: int = 0) -> Iterator[Writer]:
+        """The one writer, in a transaction that is undone unless it is committed."""
         env = self._live()
         if self._read_only:
             raise ReadOnlyError("the index was opened read-only; Index.open(path) opens it for writing")
         with env.write(self._wait) as writer:
-            with self._reader() as reader:
-                unfinished = reader.state.staged_rows or reader.state.staged_generation
-            if unfinished:
-                loader.transact(writer, lambda writer: Store(writer, self._options).tidy())
-            yield writer
+            writer.begin(reserve)
+            try:
+                self._follow(writer)
+                if writer.state.staged_rows or writer.state.staged_generation:
+                    writer.run(lambda writer: Store(writer, self._options).tidy())
+                yield writer
+            finally:
+                writer.abort()
 
-    def _coder(self, reader: Reader) -> Coder:
+    def _coder(self, reader: Reader | Writer) -> Coder:
         """The coder of a snapshot: known from before, or read."""
         key = (reader.env.opened, reader.state.generation)
         known = self._coder_known
@@ -641,68 +589,6 @@ class Index:
             coders.check_fits(coder, reader.state.code_size, reader.state.blocked)
             known = self._coder_known = (key, coder)
         return known[1]
-
-
-class Batch:
-    """Several changes as one transaction; made by :meth:`Index.batch`, used in a ``with`` block."""
-
-    def __init__(self, index: Index) -> None:
-        self._index = index
-        self._stack = contextlib.ExitStack()
-        self._writer: Writer | None = None
-        self._pid = os.getpid()
-
-    def __enter__(self) -> Self:
-        if self._writer is not None:
-            raise BusyError("the batch is in use already")
-        self._writer = self._stack.enter_context(self._index._writer())
-        try:
-            self._writer.begin()
-        except BaseException:
-            self._writer = None
-            self._stack.close()
-            raise
-        return self
-
-    def add(self, vectors: ArrayLike, ids: Any = None, *, upsert: bool = False, threads: int | None = None) -> Any:
-        """As :meth:`Index.add`; after an error the batch goes on without it."""
-        writer, index = self._open(), self._index
-        workers = _threads(threads)
-        rows = open_rows(vectors, index.dim)
-        names = _given(index._names(ids, rows.shape[0]), writer.state.next_id, rows.shape[0])
-        with index._reader() as reader:
-            coder = index._coder(reader)
-        part = loader.new_rows(read_rows(rows), names, coder, index._options, workers)
-        writer.run(lambda writer: Store(writer, index._options).insert(part, upsert=upsert), nested=True)
-        return names
-
-    def delete(self, ids: Any) -> int:
-        """As :meth:`Index.delete`."""
-        writer, index = self._open(), self._index
-        names = _once(read_ids(ids, index._options.ids))
-        return int(writer.run(lambda writer: Store(writer, index._options).delete(names), nested=True))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        writer = self._open()
-        self._writer = None
-        try:
-            if kind is None:
-                writer.commit()
-            else:
-                writer.abort()
-        finally:
-            self._stack.close()
-        if kind is None:
-            self._index._train_if_due()
-
-    def _open(self) -> Writer:
-        if self._pid != os.getpid():
-            raise ForkedError("a batch stays with the process that began it")
-        if self._writer is None:
-            raise ClosedError("the batch is over, or was not entered: with index.batch() as batch: …")
-        return self._writer
 
 
 def _options(
@@ -748,30 +634,23 @@ def _fill(env: Env, options: Options, coder: Coder) -> None:
         writer.state.code_size, writer.state.blocked = coder.code_size, coder.blocked
 
     with env.write() as writer:
-        loader.transact(writer, operation)
+        writer.begin()
+        writer.run(operation)
+        writer.commit()
 
 
-def _read_options(reader: Reader) -> Options:
+def _read_options(reader: Reader | Writer) -> Options:
     value = reader.get(keys.META, keys.OPTIONS)
     if value is None:
         raise NotAnIndexError(f"{reader.env.path}: an LMDB file without the options of an index")
     return Options.from_record(value)
 
 
-def _encoder_record(reader: Reader) -> Any:
+def _encoder_record(reader: Reader | Writer) -> Any:
     value = reader.get(keys.META, keys.ENCODER)
     if value is None:
         raise DamagedError(f"{reader.env.path}: the encoder is missing; {REMEDY}")
     return value
-
-
-def _given(names: Ids | None, next_id: int, n: int) -> Ids:
-    """The user's ids, or the next numbers."""
-    return np.arange(next_id, next_id + n, dtype=np.int64) if names is None else names
-
-
-def _once(names: Ids) -> Ids:
-    return np.unique(names) if isinstance(names, np.ndarray) else sorted(set(names))
 
 
 def _threads(threads: int | None) -> int:

@@ -1,93 +1,134 @@
-"""The writing side of an index: vectors in, trained and encoded, in transactions of bounded size.
+"""Vectors into an index: checked, encoded, and written in transactions of bounded size.
 
-A transaction lives in memory until it is committed, so what is large is written in several: first rows, or
-a whole generation of codes, that nobody sees, then one last transaction that makes them all visible. Killed
-in between, the next writer finds the index as it was and removes what was left behind.
+A transaction lives in memory until it is committed, so what is large is written in several: rows that nobody
+sees, then one last transaction that makes them all visible. Killed in between, the next writer finds the
+index as it was and removes what was left behind.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .coder import Coder, Prepared
-from .encoders import Encoder
-from .encoders.base import Progress as FitProgress
-from .errors import NoVectorsError, VectorError
+from .coder import Coder
+from .errors import LsqIndexError, VectorError
 from .ids import Ids
-from .storage import keys
-from .storage.columns import CHUNK_ROWS, RowNumbers
+from .storage.columns import CHUNK_ROWS
 from .storage.meta import Options
 from .storage.rewrite import COMMIT_BYTES
 from .storage.store import NewRows, Store
 from .storage.writer import Writer
+from .stored import Joined, StoredVectors
+from .training import fit, recode
 from .vectors import Vectors, blocks, read_rows
 
 #: ``progress(rows done, rows in all)``; None where the number is not known.
 Progress = Callable[[int, int | None], None]
 
-_ROWS_AT_ONCE = 4 * CHUNK_ROWS
+
+@dataclass
+class Addition:
+    """Vectors to be added, opened but not read; ``ids`` None: the next numbers."""
+
+    rows: Any
+    ids: Ids | None
+    options: Options
+    upsert: bool = False
+    threads: int = 1
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def bytes(self, coder: Coder) -> int:
+        """About how much they take in the file."""
+        return len(self) * row_bytes(coder, self.options)
+
+    def large(self, coder: Coder) -> bool:
+        """Whether they are too many for one transaction."""
+        return self.bytes(coder) > COMMIT_BYTES
+
+    def encoded(self, coder: Coder, first: int = 0, end: int | None = None) -> tuple[NDArray[np.uint8], Any]:
+        """Codes, and vectors as they are kept, of some of them."""
+        block = read_rows(self.rows, slice(first, end), first=first)
+        return coder.encode(block, self.threads), kept(block, self.options.keep_vectors, first)
+
+    def named(self, next_id: int) -> Ids:
+        """Their ids."""
+        return np.arange(next_id, next_id + len(self), dtype=np.int64) if self.ids is None else self.ids
+
+    def check(self) -> None:
+        """Look at every vector, before anything is written."""
+        for first, block in blocks(self.rows):
+            kept(block, self.options.keep_vectors, first)
 
 
-def kept(vectors: Vectors, dtype: str | None) -> NDArray[np.uint8] | None:
-    """Vectors as they are kept, as bytes; VectorError where float16 cannot hold them."""
-    if dtype is None:
-        return None
-    with np.errstate(over="ignore"):
-        narrow = np.ascontiguousarray(vectors, np.dtype(dtype).newbyteorder("<"))
-    if not np.isfinite(narrow).all():
-        row = int(np.argmin(np.isfinite(narrow).all(axis=1)))
-        raise VectorError(
-            f"vectors: row {row} has numbers beyond the range of float16 (±65504); scale them, or create the "
-            "index with keep_vectors='float32'"
-        )
-    return narrow.view(np.uint8)
+class Encoded:
+    """An addition encoded ahead of its turn, while another may be writing."""
+
+    def __init__(self, addition: Addition, coder: Coder) -> None:
+        self._coder = coder
+        self._rows = None if addition.large(coder) else addition.encoded(coder)
+
+    def by(self, coder: Coder) -> tuple[NDArray[np.uint8], Any] | None:
+        """The codes, if they are by this coder."""
+        return self._rows if coder is self._coder else None
 
 
-def new_rows(vectors: Vectors, ids: Ids, coder: Coder, options: Options, threads: int) -> NewRows:
-    """Checked vectors, encoded."""
-    return NewRows(ids, coder.encode(vectors, threads), kept(vectors, options.keep_vectors))
+def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report: Progress) -> Ids:
+    """Add in the open transaction, and commit; the ids. Trains first, where enough vectors are there now."""
+    options, old = addition.options, coder
+    due = not coder.trained and len(addition) and writer.state.count + len(addition) >= options.train_size
+    if due or addition.large(coder):
+        addition.check()
+    if due:
+        stored = StoredVectors(Store(writer, options), coder)
+        coder = fit(coder.encoder, Joined(stored, addition.rows), coder)
+    ids = addition.named(writer.state.next_id)
+    if addition.large(coder):
+        if not addition.upsert:
+            Store(writer, options).refuse_known(ids)
+        if due:
+            recode(writer, options, old, coder, addition.threads)
+        _add_large(writer, addition, ids, coder, report)
+    else:
+        codes, vectors = ahead.by(coder) or addition.encoded(coder)
+        if due:
+            recode(writer, options, old, coder, addition.threads)
+        insert(writer, NewRows(ids, codes, vectors), options, upsert=addition.upsert)
+        writer.commit()
+        report(len(addition), len(addition))
+    return ids
 
 
-def bytes_of(rows: int, coder: Coder, options: Options) -> int:
-    """About how much ``rows`` rows take in the file."""
-    vectors = options.dim * np.dtype(options.keep_vectors).itemsize if options.keep_vectors else 0
-    return rows * (coder.code_size + vectors + 32)
+def insert(writer: Writer, rows: NewRows, options: Options, *, upsert: bool, nested: bool = False) -> None:
+    """Insert rows in the open transaction."""
+    writer.run(lambda writer: Store(writer, options).insert(rows, upsert=upsert), nested=nested)
 
 
-def is_large(rows: int, coder: Coder, options: Options) -> bool:
-    """Whether so many rows are too many for one transaction."""
-    return bytes_of(rows, coder, options) > COMMIT_BYTES
-
-
-def check_all(rows: Any, options: Options) -> None:
-    """Look at every vector before anything is written."""
-    for _, block in blocks(rows):
-        kept(block, options.keep_vectors)
-
-
-def add_large(
-    writer: Writer, rows: Any, ids: Ids, coder: Coder, options: Options, upsert: bool, threads: int, progress: Progress
-) -> None:
+def _add_large(writer: Writer, addition: Addition, ids: Ids, coder: Coder, report: Progress) -> None:
     """Stage rows in several transactions, then make them visible in one."""
-    n = rows.shape[0]
-    first, at = writer.state.rows, 0
-    step = max(CHUNK_ROWS, COMMIT_BYTES // (bytes_of(1, coder, options)) // CHUNK_ROWS * CHUNK_ROWS)
+    options, n, at = addition.options, len(addition), 0
+    first = writer.state.rows
+    step = max(CHUNK_ROWS, COMMIT_BYTES // row_bytes(coder, options) // CHUNK_ROWS * CHUNK_ROWS)
     try:
         while at < n:
             end = min(n, at + step)
-            block = read_rows(rows, slice(at, end), first=at)
-            part = new_rows(block, ids[at:end], coder, options, threads)
-            transact(writer, partial(_stage, options, first + at, part))
+            part = NewRows(ids[at:end], *addition.encoded(coder, at, end))
+            writer.run(partial(_stage, options, first + at, part))
+            writer.commit()
+            writer.begin(step * row_bytes(coder, options))
             at = end
-            progress(at, n)
-        transact(writer, lambda writer: Store(writer, options).publish(ids, upsert=upsert))
+            report(at, n)
+        writer.run(lambda writer: Store(writer, options).publish(ids, upsert=addition.upsert))
+        writer.commit()
     except BaseException:
-        transact(writer, lambda writer: Store(writer, options).tidy())
+        discard(writer, options)
         raise
 
 
@@ -95,116 +136,31 @@ def _stage(options: Options, first: int, part: NewRows, writer: Writer) -> None:
     Store(writer, options).stage(first, part)
 
 
-def transact(writer: Writer, operation: Callable[[Writer], Any], reserve: int = 0) -> Any:
-    """One whole transaction."""
-    writer.begin(reserve)
-    try:
-        result = writer.run(operation)
+def discard(writer: Writer, options: Options) -> None:
+    """Undo what was committed of something unfinished; if that fails too, the next writer does it."""
+    writer.abort()
+    with contextlib.suppress(LsqIndexError):
+        writer.begin()
+        writer.run(lambda writer: Store(writer, options).tidy())
         writer.commit()
-        return result
-    finally:
-        writer.abort()
 
 
-# -- vectors of stored rows -----------------------------------------------------------------------
+def row_bytes(coder: Coder, options: Options) -> int:
+    """About how much a row takes in the file."""
+    vectors = options.dim * np.dtype(options.keep_vectors).itemsize if options.keep_vectors else 0
+    return coder.code_size + vectors + 32
 
 
-def vectors_of(store: Store, coder: Coder, rows: RowNumbers) -> NDArray[np.float32]:
-    """The vectors of rows: as they were kept, as they are stored untrained, or reconstructed."""
-    options = store.options
-    if options.keep_vectors and not coder.layout.floats:
-        found: NDArray[np.uint8] = store.vectors().gather(rows)
-        return found.view(np.dtype(options.keep_vectors).newbyteorder("<")).astype(np.float32)
-    return coder.decode(store.codes().gather(rows))
-
-
-def has_vectors(store: Store, coder: Coder) -> bool:
-    """Whether the vectors of all rows can be had as they were given."""
-    return bool(store.options.keep_vectors) or coder.layout.floats or not store.state.stored
-
-
-def need_vectors(store: Store, coder: Coder, what: str) -> None:
-    """NoVectorsError where only codes are left."""
-    if not has_vectors(store, coder):
-        raise NoVectorsError(
-            f"{what}: the index holds codes only, and codes cannot be encoded again; create it with "
-            "keep_vectors='float16', or build it anew from the vectors"
+def kept(vectors: Vectors, dtype: str | None, first: int = 0) -> NDArray[np.uint8] | None:
+    """Vectors as they are kept, as bytes; VectorError where float16 cannot hold them."""
+    if dtype is None:
+        return None
+    with np.errstate(over="ignore"):
+        narrow = np.ascontiguousarray(vectors, np.dtype(dtype).newbyteorder("<"))
+    if not np.isfinite(narrow).all():
+        row = first + int(np.argmin(np.isfinite(narrow).all(axis=1)))
+        raise VectorError(
+            f"vectors: row {row} has numbers beyond the range of float16 (±65504); scale them, or create the "
+            "index with keep_vectors='float32'"
         )
-
-
-class StoredVectors:
-    """The vectors of rows as something ``fit`` can read: shape, dtype, slices and lists of places."""
-
-    def __init__(self, store: Store, coder: Coder, rows: RowNumbers) -> None:
-        self.shape, self.dtype = (len(rows), store.options.dim), np.dtype(np.float32)
-        self._store, self._coder, self._rows = store, coder, rows
-
-    def __getitem__(self, where: Any) -> NDArray[np.float32]:
-        return vectors_of(self._store, self._coder, self._rows[where])
-
-
-class Joined:
-    """Two sets of vectors, one after the other."""
-
-    def __init__(self, first: Any, second: Any) -> None:
-        self.shape, self.dtype = (first.shape[0] + second.shape[0], first.shape[1]), np.dtype(np.float32)
-        self._first, self._second = first, second
-
-    def __getitem__(self, where: Any) -> NDArray[Any]:
-        places = np.arange(self.shape[0])[where]
-        n = self._first.shape[0]
-        parts = [self._first[places[places < n]], self._second[places[places >= n] - n]]
-        return np.concatenate([np.asarray(part, np.float32) for part in parts])
-
-
-def fit(encoder: Encoder, vectors: Any, coder: Coder, progress: FitProgress | None) -> Coder:
-    """The coder of a newly trained encoder."""
-    fresh = type(encoder)(**encoder.config)
-    rows: Any = Prepared(vectors, coder)
-    fresh.fit(rows, progress=progress)
-    return Coder(fresh, coder.dim, coder.metric)
-
-
-def recode(writer: Writer, options: Options, old: Coder, new: Coder, threads: int) -> None:
-    """In an open transaction: store ``new`` and all codes by it, beside the old codes; then switch.
-
-    The transaction is left open, with the switch in it; what is large was committed before, unseen.
-    """
-
-    def begin(writer: Writer) -> Any:
-        store = Store(writer, options)
-        return store.replace_codes(new.code_size, new.blocked)
-
-    column = writer.run(begin)
-    written = 0
-    for first, end in _runs(Store(writer, options).ids().starts, Store(writer, options).ids().counts):
-        for at in range(first, end, _ROWS_AT_ONCE):
-            rows = np.arange(at, min(end, at + _ROWS_AT_ONCE), dtype=np.uint32)
-
-            def operation(writer: Writer, at: int = at, rows: RowNumbers = rows) -> None:
-                vectors = vectors_of(Store(writer, options), old, rows)
-                column.append(writer, at, new.encode(vectors, threads))
-
-            writer.run(operation)
-            written += len(rows) * new.code_size
-            if written > COMMIT_BYTES:
-                writer.commit()
-                writer.begin()
-                written = 0
-
-    def switch(writer: Writer) -> None:
-        Store(writer, options).publish_codes(column)
-        writer.put(keys.META, keys.ENCODER, new.to_record())
-
-    writer.run(switch)
-
-
-def _runs(starts: RowNumbers, counts: RowNumbers) -> list[tuple[int, int]]:
-    """Ranges of rows that follow each other without a gap."""
-    runs: list[tuple[int, int]] = []
-    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-        if runs and runs[-1][1] == start:
-            runs[-1] = (runs[-1][0], start + count)
-        else:
-            runs.append((start, start + count))
-    return runs
+    return narrow.view(np.uint8)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from .coder import Coder
 from .encoders.base import Distance, Metric
 from .encoders.layout import Tables
-from .loader import vectors_of
 from .matches import Matches
 from .search import exact, scan, topk
 from .storage.columns import RowNumbers, Rows
 from .storage.store import Store
+from .stored import vectors_of
 from .vectors import Vectors
 
 #: Queries are taken in groups whose distances to all rows fit into about so many bytes.

@@ -92,6 +92,12 @@ def encoder_class(name: str) -> type[Encoder]:
     )
 
 
+def check_known(name: str) -> None:
+    """UnknownEncoderError where no encoder has that name; a built-in one is not loaded for it."""
+    if name not in _BUILT_IN:
+        encoder_class(name)
+
+
 def make_encoder(encoder: str | Encoder, **parameters: Any) -> Encoder:
     """The encoder of that name with these parameters; an Encoder is returned as it is.
 
@@ -157,8 +163,9 @@ def _owner_of_other(name: str, cls: type[Encoder]) -> str | None:
     if owner is not None:
         same = (owner.__module__, owner.__qualname__) == (cls.__module__, cls.__qualname__)
         return None if same else f"{owner.__module__}.{owner.__qualname__}"
-    if name in _BUILT_IN and cls.__module__ != _BUILT_IN[name]:
-        return f"lsqindex itself ({_BUILT_IN[name]})"
+    if name in _BUILT_IN:
+        # Installed plugins are not asked: reading their metadata would cost every start some milliseconds.
+        return f"lsqindex itself ({_BUILT_IN[name]})" if cls.__module__ != _BUILT_IN[name] else None
     for point in _entry_points():
         if point.name == name and point.value.partition(":")[0] != cls.__module__:
             return f"{_distribution(point)} ({point.value})"

@@ -2,12 +2,12 @@
 
     row      0                4064                      8128 …
     chunk    |─── chunk 0 ────|──────── chunk 1 ────────|
-    records  |part|part|part…|part|part|piece|piece|pi          ← an add touches what is right of here
+    records  |part|part|part…|part|part|group|group|piece|pie       ← an add touches the end only
 
 Rows are cut into chunks of 4,064; a chunk into *parts* of about 128 KiB, one record each (codes of 32
 bytes: one part a chunk). Rows of the part that is not full yet lie in *pieces* of some rows, so that adding
-one vector writes a piece, not a part; when the part is full its pieces become one record. 4,064 rows are
-127 blocks of 32, and just fill whole pages where 4,096 would begin one more.
+one vector writes a piece, not a part. Sixteen full pieces become one record, a *group*; all of a full part
+become the part. 4,064 rows are 127 blocks of 32, and just fill whole pages where 4,096 would begin one more.
 
 Nothing is read when a file is opened. :class:`Rows` finds the records of a snapshot by their keys alone and
 verifies one when it is first touched, once per process. A full part is never changed in place, and LMDB
@@ -17,8 +17,9 @@ never moves a large value, so its address holds in later snapshots too, until th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +36,7 @@ BLOCK_ROWS = 32
 CHUNK_ROWS = 127 * BLOCK_ROWS
 _PART_BYTES = 32 * 4096 - 64
 _PIECE_BYTES = 4096
+_GROUP_PIECES = 16
 
 Bytes: TypeAlias = NDArray[np.uint8]
 RowNumbers: TypeAlias = NDArray[np.uint32]
@@ -60,20 +62,25 @@ class Column:
         """Its name in messages."""
         return self.db.decode()
 
-    @property
+    @cached_property
     def part_rows(self) -> int:
         """Rows of a full part."""
+        if not self.width:
+            return CHUNK_ROWS
         step = BLOCK_ROWS if self.blocked else 1
-        return (
-            min(CHUNK_ROWS, max(step, _PART_BYTES // max(1, self.width) // step * step)) if self.width else CHUNK_ROWS
-        )
+        return min(CHUNK_ROWS, max(step, _PART_BYTES // self.width // step * step))
 
-    @property
+    @cached_property
     def piece_rows(self) -> int:
         """Rows of a full piece."""
         if self.blocked or not self.width:
             return BLOCK_ROWS
         return max(1, min(BLOCK_ROWS, _PIECE_BYTES // self.width))
+
+    @cached_property
+    def _units(self) -> tuple[int, ...]:
+        """Rows of a part, of a group, of a piece."""
+        return self.part_rows, _GROUP_PIECES * self.piece_rows, self.piece_rows
 
     def part(self, row: int) -> tuple[int, int]:
         """First row, and first row after, of the part that ``row`` is in."""
@@ -91,28 +98,31 @@ class Column:
         """Store ``values`` as rows ``first`` and following, which are the next."""
         at, last = first, first + len(values)
         while at < last:
-            start, end = self.part(at)
-            if last >= end:
-                begin, to = start, end
-            else:
-                begin = start + (at - start) // self.piece_rows * self.piece_rows
-                to = min(begin + self.piece_rows, last, end)
-            old = self._tail(writer, begin, at)
-            for piece in range(begin + self.piece_rows, at, self.piece_rows):
-                writer.delete(self.db, self.key(piece))
-            body = _join(old, values[at - first : to - first])
+            begin, end = self._record(at, last)
+            old = self._take(writer, begin, at)
+            body = _join(old, values[at - first : end - first])
             writer.put(self.db, self.key(begin), self._encode(begin, body))
-            at = to
+            at = end
 
-    def _tail(self, writer: Writer, begin: int, end: int) -> list[Values]:
-        """Copies of the rows from ``begin`` to ``end``, which are in pieces."""
+    def _record(self, at: int, last: int) -> tuple[int, int]:
+        """The rows of the record that row ``at`` goes to, when rows up to ``last`` are there."""
+        start, end = self.part(at)
+        for size in self._units:
+            begin = start + (at - start) // size * size
+            full = min(begin + size, end)
+            if last >= full:
+                return begin, full
+        return begin, last
+
+    def _take(self, writer: Writer, begin: int, end: int) -> list[Values]:
+        """The rows from ``begin`` to ``end``, copied, and their records removed: they become one."""
         found, at = [], begin
         while at < end:
             rows = self.decode(writer.get(self.db, self.key(at)), at)
             found.append(rows[: end - at])
+            if at > begin:
+                writer.delete(self.db, self.key(at))
             at += len(rows)
-            if not len(rows):
-                raise DamagedError(f"{self.what}: rows from {at} on are missing; {records.REMEDY}")
         return found
 
     def remove(self, writer: Writer, start: int, end: int) -> None:
@@ -170,9 +180,8 @@ class Column:
         header, payload = records.decode(value, what, verify=verify)
         start, end = self.part(first)
         count = header.count
-        sizes = {self.part_rows, self.piece_rows}
         wanted = records.Header(self.kind, count, first, self.width, self.generation)
-        if header != wanted or not 1 <= count <= end - first or (first - start) % min(sizes):
+        if header != wanted or not 1 <= count <= end - first or (first - start) % self.piece_rows:
             raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
         if not self.width:
             self._check_strings(payload, count, what)
@@ -189,17 +198,24 @@ class Column:
             raise DamagedError(f"{what}: impossible offsets of ids; {records.REMEDY}")
 
 
-def codes_column(state: State, generation: int | None = None) -> Column:
+def codes_column(state: State) -> Column:
     """The codes of the valid generation."""
-    number = state.generation if generation is None else generation
-    return Column(keys.CODES, keys.codes_prefix(number), records.CODES, state.code_size, number, state.blocked)
+    return codes_of(state.generation, state.code_size, state.blocked)
 
 
+@lru_cache
+def codes_of(generation: int, code_size: int, blocked: bool) -> Column:
+    """The codes of any generation."""
+    return Column(keys.CODES, keys.codes_prefix(generation), records.CODES, code_size, generation, blocked)
+
+
+@lru_cache
 def ids_column(kind: str) -> Column:
     """The ids of all rows: int64, or strings."""
     return Column(keys.IDS, keys.ids_prefix(), records.IDS, 8 if kind == "int" else 0)
 
 
+@lru_cache
 def vectors_column(dim: int, dtype: str) -> Column:
     """The kept vectors of all rows."""
     return Column(keys.VECTORS, keys.vectors_prefix(), records.VECTORS, dim * np.dtype(dtype).itemsize)
@@ -230,10 +246,13 @@ class Rows:
         """The numbers of all rows, deleted ones included."""
         return _ranges(self.starts, self.counts)
 
-    def touch(self, touched: NDArray[np.intp] | slice) -> None:
-        """Verify records that nobody in this process has touched before."""
-        wanted = np.arange(len(self.starts))[touched]
-        for i in wanted[~self.verified[wanted]].tolist():
+    def touch(self, rows: RowNumbers) -> None:
+        """Verify the records of ``rows`` that nobody in this process has touched before."""
+        if self.verified.all():
+            return
+        wanted = np.zeros(len(self.starts) + 1, np.bool_)
+        wanted[np.searchsorted(self.starts, rows, side="right")] = True
+        for i in np.flatnonzero(wanted[1:] & ~self.verified).tolist():
             self.record(i)
 
     def record(self, i: int) -> tuple[int, int, memoryview]:
@@ -249,7 +268,7 @@ class Rows:
         rows = np.ascontiguousarray(rows, np.uint32)
         if not len(rows):
             return np.empty((0, self.column.width), np.uint8) if self.column.width else []
-        self.touch(np.unique(np.maximum(np.searchsorted(self.starts, rows, side="right") - 1, 0)))
+        self.touch(rows)
         arrays = (self.starts, self.counts, self.addresses, rows)
         try:
             if self.column.width:
@@ -269,6 +288,8 @@ class _Known:
     counts: RowNumbers
     addresses: NDArray[np.uint64]
     verified: NDArray[np.bool_]
+    #: Checksums of the records, 0 where one was not looked at: they tell an old record from a new one.
+    checksums: NDArray[np.uint64]
     #: Which snapshot this is, and what voids the addresses of full parts.
     txn: int
     moved: int
@@ -286,52 +307,39 @@ def _known(column: Column, source: Reader | Writer) -> _Known:
         old = None
     if old and source.clean and old.txn == state.txn:
         return old
-    fresh = _look_up(column, source, old)
+    fresh = _look_up(column, source, old or _NOTHING)
     if source.clean:
         env.columns[column] = fresh
     return fresh
 
 
-def _look_up(column: Column, source: Reader | Writer, old: _Known | None) -> _Known:
-    """The records by their keys; payloads are not touched, only those of strings and pieces are measured."""
-    keep = old.settled if old else 0
-    starts = old.starts[:keep].tolist() if old else []
-    counts = old.counts[:keep].tolist() if old else []
-    addresses = old.addresses[:keep].tolist() if old else []
-    settled, settled_rows = keep, old.settled_rows if old else 0
-    state, prefix = source.state, column.prefix
-    cursor = source.cursor(column.db)
-    found = cursor.set_range(column.key(settled_rows))
-    row = settled_rows
-    while found:
-        key = bytes(cursor.key())
-        if not key.startswith(prefix) or len(key) != len(prefix) + 4:
-            break
-        first = keys.row_of(key)
-        if first >= state.rows:
-            break
-        value = cursor.value()
-        count = _count(column, value, first)
-        _, end = column.part(first)
-        if first < row or count > end - first or (first > row and row % CHUNK_ROWS):
-            raise DamagedError(f"{column.what}: rows from {first} on do not follow row {row}; {records.REMEDY}")
-        visible = min(count, state.rows - first)
-        starts.append(first)
-        counts.append(visible)
-        addresses.append(_records.address(value) + records.HEADER_SIZE)
-        row = first + visible
-        if first == column.part(first)[0] and first + visible == end and settled == len(starts) - 1:
-            settled, settled_rows = len(starts), end
-        found = cursor.next()
-    cursor.close()
+def _look_up(column: Column, source: Reader | Writer, old: _Known) -> _Known:
+    """The records after the settled ones, by their keys; of full parts nothing else is read."""
+    keep = old.settled
+    found = np.array(list(_records_after(column, source, old.settled_rows)), np.uint64).reshape(-1, 4)
+    starts = np.concatenate([old.starts[:keep], found[:, 0].astype(np.uint32)])
+    counts = np.concatenate([old.counts[:keep], found[:, 1].astype(np.uint32)])
+    addresses = np.concatenate([old.addresses[:keep], found[:, 2]])
+    checksums = np.concatenate([old.checksums[:keep], found[:, 3]])
     verified = np.zeros(len(starts), np.bool_)
-    if old:
-        verified[:keep] = old.verified[:keep]
+    # Settled parts are as they were; of the others those whose checksum was verified before.
+    verified[:keep] = old.verified[:keep]
+    n = min(len(starts), len(old.starts))
+    same = (starts[keep:n] == old.starts[keep:n]) & (checksums[keep:n] == old.checksums[keep:n])
+    verified[keep:n] = old.verified[keep:n] & same & (checksums[keep:n] != 0)
+    settled, settled_rows = keep, old.settled_rows
+    while settled < len(starts) and int(starts[settled]) == column.part(int(starts[settled]))[0]:
+        end = column.part(int(starts[settled]))[1]
+        if int(starts[settled]) + int(counts[settled]) != end:
+            break
+        settled, settled_rows = settled + 1, end
+    state = source.state
     return _Known(
-        np.array(starts, np.uint32),
-        np.array(counts, np.uint32),
-        np.array(addresses, np.uint64),
+        starts,
+        counts,
+        addresses,
         verified,
+        checksums,
         state.txn,
         source.env.moved,
         state.shape,
@@ -340,15 +348,55 @@ def _look_up(column: Column, source: Reader | Writer, old: _Known | None) -> _Kn
     )
 
 
-def _count(column: Column, value: Any, first: int) -> int:
-    """How many rows a record holds, by its size where that tells."""
+def _records_after(column: Column, source: Reader | Writer, row: int) -> Iterator[tuple[int, int, int, int]]:
+    """(first row, visible rows, address, checksum) of the records from ``row`` on."""
+    rows = source.state.rows
+    cursor = source.cursor(column.db)
+    found = cursor.set_range(column.key(row))
+    while found:
+        key = bytes(cursor.key())
+        if not key.startswith(column.prefix) or len(key) != len(column.prefix) + 4:
+            break
+        first = keys.row_of(key)
+        if first >= rows:
+            break
+        value = cursor.value()
+        count, checksum = _measure(column, value, first)
+        end = column.part(first)[1]
+        if first < row or not 1 <= count <= end - first or (first > row and row % CHUNK_ROWS):
+            raise DamagedError(f"{column.what}: rows from {first} on do not follow row {row}; {records.REMEDY}")
+        row = min(first + count, rows)
+        yield first, row - first, _records.address(value) + records.HEADER_SIZE, checksum
+        found = cursor.next()
+    cursor.close()
+
+
+def _measure(column: Column, value: Any, first: int) -> tuple[int, int]:
+    """How many rows a record holds, and its checksum; of a full part by its size alone."""
     start, end = column.part(first)
-    size = len(value) - records.HEADER_SIZE
     full = end - start
+    size = len(value) - records.HEADER_SIZE
     whole = column.width * (_round_up(full) if column.blocked else full)
     if column.width and first == start and full > column.piece_rows and size == whole:
-        return full
-    return column.check(value, first)[0]
+        return full, 0
+    count, checksum = records.peek(value, column.what)
+    if column.width and size != column.width * (_round_up(count) if column.blocked else count):
+        raise DamagedError(f"{column.what} from row {first} on: {size} bytes for {count} rows; {records.REMEDY}")
+    return count, checksum
+
+
+_NOTHING = _Known(
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint64),
+    np.empty(0, np.bool_),
+    np.empty(0, np.uint64),
+    0,
+    0,
+    0,
+    0,
+    0,
+)
 
 
 def to_blocks(codes: Bytes) -> Bytes:

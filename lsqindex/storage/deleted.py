@@ -63,7 +63,7 @@ def mask(source: Reader | Writer, rows: RowNumbers) -> NDArray[np.bool_]:
 
 def mark(writer: Writer, rows: RowNumbers) -> None:
     """Delete ``rows``, which are not deleted."""
-    for segment in np.unique(rows // SEGMENT_ROWS).tolist():
+    for segment in sorted(set((rows // SEGMENT_ROWS).tolist())):
         bits = load(writer, segment)
         flags = np.zeros(SEGMENT_ROWS, np.bool_) if bits is None else _flags(bits)
         flags[rows[rows // SEGMENT_ROWS == segment] % SEGMENT_ROWS] = True

@@ -36,7 +36,7 @@ from ..errors import (
 )
 from . import engine, keys, pages
 from .gate import Gate
-from .meta import read_state
+from .meta import State, read_state
 from .records import REMEDY
 from .writer import Writer
 
@@ -57,7 +57,7 @@ class Reader:
     def __init__(self, env: Env, txn: Any) -> None:
         self.env = env
         self.txn = txn
-        self.state = read_state(txn, env.dbs, env.path)
+        self.state = read_state(env, txn)
         #: Addresses found in this snapshot stay valid in later ones (see columns.py).
         self.clean = True
 
@@ -84,12 +84,15 @@ class Env:
         self.opened = 0
         #: Raised whenever the map moves: all addresses known from before are void.
         self.moved = 0
+        #: The state read last, and its record: most transactions find the same.
+        self.last_state: tuple[bytes, State] | None = None
         #: Per column: addresses of the last snapshot (columns.py keeps them here).
         self.columns: dict[Any, Any] = {}
         self._sync = sync
         self._write_lock = threading.Lock()
         self._owner: int | None = None
         self._fd = -1
+        self._identity = (0, 0)
         self.dbs: dict[bytes, Any] = {}
         self.page_size = 0
         self.lmdb: Any = None
@@ -106,8 +109,10 @@ class Env:
             except OSError as error:
                 raise StorageError(f"{self.path}: cannot be opened ({error.strerror})") from error
             try:
+                status = os.fstat(self._fd)
+                self._identity = (status.st_dev, status.st_ino)
                 self.page_size = pages.read_metas(self._fd, self.path)[0].page_size
-                self.lmdb = engine.open_file(self.path, os.fstat(self._fd).st_size, self.readonly, self._sync)
+                self.lmdb = engine.open_file(self.path, status.st_size, self.readonly, self._sync)
                 # Replaced while it was being opened: LMDB may have either file.
                 if self.memory or not self._replaced():
                     self._check_pages()
@@ -155,8 +160,7 @@ class Env:
             there = os.stat(self.path)
         except FileNotFoundError:
             return False
-        here = os.fstat(self._fd)
-        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
+        return (there.st_dev, there.st_ino) != self._identity
 
     def close_files(self) -> None:
         """Let go of the file; nobody may be inside the gate."""

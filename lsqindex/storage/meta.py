@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
 from ..errors import DamagedError, NewerFormatError, NotAnIndexError
 from . import keys, records
+
+if TYPE_CHECKING:
+    from .env import Env
 
 #: The version of the file's format. docs/format.md describes it; a reader refuses a newer one.
 FORMAT = 1
@@ -137,14 +140,16 @@ def _schema(cls: Any, record: dict[str, Any], what: str) -> None:
         raise DamagedError(f"{what}: fields are missing, unknown or of a wrong type; {records.REMEDY}")
 
 
-def read_state(txn: Any, dbs: dict[bytes, Any], path: str, *, writing: bool = False) -> State:
+def read_state(env: Env, txn: Any, *, writing: bool = False) -> State:
     """The state of the snapshot; it must be of the very transaction that LMDB says was the last."""
-    value = txn.get(keys.STATE, db=dbs[keys.META])
+    value = txn.get(keys.STATE, db=env.dbs[keys.META])
     if value is None:
-        raise DamagedError(f"{path}: the state is missing; {records.REMEDY}")
-    state = State.from_record(value)
+        raise DamagedError(f"{env.path}: the state is missing; {records.REMEDY}")
+    data, known = bytes(value), env.last_state
+    state = known[1] if known and known[0] == data else State.from_record(data)
     if state.txn != txn.id() - writing:
         raise DamagedError(
-            f"{path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {records.REMEDY}"
+            f"{env.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {records.REMEDY}"
         )
+    env.last_state = (data, state)
     return state

@@ -75,12 +75,11 @@ def decode(value: Any, what: str, *, verify: bool = True) -> tuple[Header, memor
     return Header(kind, count, first, width, generation), payload
 
 
-def expect(value: Any, what: str, header: Header, *, verify: bool = True) -> memoryview:
-    """The payload of a record that must have exactly this header."""
-    found, payload = decode(value, what, verify=verify)
-    if found != header:
-        raise DamagedError(f"{what}: the record is another one ({found}); {REMEDY}")
-    return payload
+def peek(value: Any, what: str) -> tuple[int, int]:
+    """(count, checksum) as the header tells them, not verified."""
+    if len(value) < HEADER_SIZE:
+        raise DamagedError(f"{what}: {len(value)} bytes are no record; {REMEDY}")
+    return int.from_bytes(value[4:8], "little"), int.from_bytes(value[_HEADER.size : HEADER_SIZE], "little")
 
 
 REMEDY = "restore the file from a copy (save(path) makes one), or build it anew"

@@ -69,7 +69,7 @@ def _fill(source: Reader | Writer, options: Options, new: Env, progress: Progres
         # The new file will go on from the old one's transaction number: it must not be ahead of it, and
         # LMDB's two meta pages take turns, so both numbers must be even, or both odd.
         while place_of.state.txn < writer.txn.id() or (place_of.state.txn - writer.txn.id()) % 2:
-            place_of.commit()
+            place_of.commit(always=True)
             place_of.begin()
         writer.commit(place_of.state.txn)
     files.replace(files.finish(new), place_of)

@@ -2,7 +2,8 @@
 
 A block holds only row numbers, four bytes each; the ids they are sorted by are in the ids column. A look-up
 finds the block by its key, the first id it may hold, and then searches by halves. Half the size of keeping
-the ids twice, and one entry of LMDB's tree per some thousand ids.
+the ids twice, and one entry of LMDB's tree per some thousand ids. Where rows follow each other, as they do
+when ids only grow, a block is the first row and their number: no payload at all.
 
     key "s"         rows of the smallest ids
     key "s" id      rows of the ids from that one on
@@ -12,7 +13,7 @@ Every entry is of a row that is not deleted, so that each id is there exactly on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -35,6 +36,9 @@ GONE = 0xFFFFFFFF
 #: int64 array, or list of str; sorted ascending (strings by their UTF-8).
 Ids = Any
 
+#: Keys of blocks and what to store there; None removes.
+Changes = list[tuple[bytes, bytes | None]]
+
 
 def is_int(ids: Ids) -> bool:
     """Whether these are int ids."""
@@ -55,16 +59,23 @@ def take(ids: Ids, order: NDArray[Any]) -> Ids:
 
 
 def decode(value: Any, what: str = "sorted ids") -> RowNumbers:
-    """The rows of a block, copied."""
+    """The rows of a block."""
     header, payload = records.decode(value, what)
-    if header != records.Header(records.SORTED, header.count, 0, 4) or len(payload) != 4 * header.count:
-        raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
-    return np.frombuffer(payload, np.uint32).copy()
+    if header == records.Header(records.SORTED, header.count, header.first) and not len(payload):
+        if header.count <= BLOCK_IDS and header.first + header.count <= GONE:
+            return np.arange(header.first, header.first + header.count, dtype=np.uint32)
+    elif header == records.Header(records.SORTED, header.count, width=4) and len(payload) == 4 * header.count:
+        return np.frombuffer(payload, np.uint32).copy()
+    raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
 
 
 def encode(rows: RowNumbers) -> bytes:
-    """A block as stored."""
-    return records.encode(records.Header(records.SORTED, len(rows), 0, 4), np.ascontiguousarray(rows, np.uint32))
+    """A block as stored: its rows, or only the first where they follow each other."""
+    count = len(rows)
+    first = int(rows[0]) if count else 0
+    if np.array_equal(rows, np.arange(first, first + count)):
+        return records.encode(records.Header(records.SORTED, count, first), b"")
+    return records.encode(records.Header(records.SORTED, count, width=4), np.ascontiguousarray(rows, np.uint32))
 
 
 @dataclass
@@ -97,14 +108,18 @@ class SortedIds:
             found[order[block.begin : block.end][block.found]] = block.rows[places]
         return found
 
-    def plan(self, ids: Ids, rows: RowNumbers) -> list[tuple[bytes, bytes | None]]:
-        """What to write so that ``ids`` (sorted, each once) have these rows; GONE removes one.
+    def plan(self, ids: Ids, rows: RowNumbers) -> tuple[Changes, NDArray[np.int64]]:
+        """What to write so that ``ids`` (sorted, each once) have these rows; and the rows they have now, or -1.
 
-        Nothing is written yet: planning reads, and a write may move what was read.
+        GONE removes an id. Nothing is written yet: planning reads, and a write may move what was read.
         """
-        changes: list[tuple[bytes, bytes | None]] = []
+        changes: Changes = []
+        before = np.full(len(ids), -1, np.int64)
         for block in self._blocks(ids):
+            before[block.begin : block.end][block.found] = block.rows[block.places[block.found]]
             now = rows[block.begin : block.end]
+            if not (block.found | (now != GONE)).any():
+                continue
             merged, new = _merge(block, now)
             if not len(merged) and block.key != keys.sorted_prefix():
                 changes.append((block.key, None))
@@ -114,7 +129,7 @@ class SortedIds:
             for begin, end in _cuts(len(merged), at_end):
                 key = block.key if begin == 0 else self._key(merged, new, begin, ids, block)
                 changes.append((key, encode(merged[begin:end])))
-        return changes
+        return changes, before
 
     def _key(self, merged: RowNumbers, new: NDArray[np.int64], at: int, ids: Ids, block: _Block) -> bytes:
         """The key of a block that begins with entry ``at``: its id is new, or in the column."""
@@ -140,7 +155,7 @@ class SortedIds:
             rows = decode(cursor.value())
             last = not cursor.next() or not bytes(cursor.key()).startswith(prefix)
             end = len(ids) if last else _search(ids, bytes(cursor.key()), begin)
-            self._verify(rows)
+            self._ids.touch(rows)
             places, found = self._find(rows, ids, begin, end)
             yield _Block(key, rows, begin, end, places, found, last)
             begin = end
@@ -155,12 +170,6 @@ class SortedIds:
         found = bytes(cursor.key()) if there else b""
         return found if found.startswith(prefix) else None
 
-    def _verify(self, rows: RowNumbers) -> None:
-        """All records of the column that a search among ``rows`` may touch."""
-        if not self._ids.verified.all():
-            touched = np.searchsorted(self._ids.starts, rows, side="right") - 1
-            self._ids.touch(np.unique(touched[touched >= 0]))
-
     def _find(self, rows: RowNumbers, ids: Ids, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         column = (self._ids.starts, self._ids.counts, self._ids.addresses)
         try:
@@ -171,7 +180,7 @@ class SortedIds:
             raise DamagedError(f"sorted ids: {error}; {records.REMEDY}") from error
 
 
-def apply(writer: Writer, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
+def apply(writer: Writer, changes: Changes) -> None:
     """Write what was planned."""
     for key, value in changes:
         if value is None:

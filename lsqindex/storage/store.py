@@ -17,8 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DuplicateIdError, ParameterError
-from . import deleted, keys, records, sorted_ids
-from .columns import CHUNK_ROWS, Bytes, Column, RowNumbers, Rows, Values, codes_column, ids_column, vectors_column
+from . import deleted, sorted_ids
+from .columns import (
+    CHUNK_ROWS,
+    Bytes,
+    Column,
+    RowNumbers,
+    Rows,
+    Values,
+    codes_column,
+    codes_of,
+    ids_column,
+    vectors_column,
+)
 from .env import Reader
 from .meta import MAX_ROWS, Options, State
 from .sorted_ids import GONE, Ids, SortedIds
@@ -26,6 +37,9 @@ from .writer import Writer
 
 #: A full chunk with this share of deleted rows, or more, is given back.
 DEAD_SHARE = 4
+
+#: Numbers given to vectors without an id end here; larger ids are the user's own.
+_LAST_AUTO_ID = 1 << 61
 
 
 @dataclass(frozen=True)
@@ -38,6 +52,16 @@ class NewRows:
 
     def __len__(self) -> int:
         return len(self.codes)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What makes new rows visible: changes of sorted ids, and rows that are replaced."""
+
+    changes: sorted_ids.Changes
+    replaced: RowNumbers
+    count: int
+    highest: int
 
 
 class Store:
@@ -98,8 +122,9 @@ class Store:
     def insert(self, rows: NewRows, *, upsert: bool = False) -> None:
         """Store new rows; DuplicateIdError, and nothing changed, where an id exists and ``upsert`` is off."""
         if len(rows):
+            plan = self._plan(rows.ids, upsert=upsert)
             self.stage(self.state.rows, rows)
-            self.publish(rows.ids, upsert=upsert)
+            self._publish(plan)
 
     def stage(self, first: int, rows: NewRows) -> None:
         """Write rows that nobody sees yet, from row ``first`` on."""
@@ -110,28 +135,31 @@ class Store:
 
     def publish(self, ids: Ids, *, upsert: bool) -> None:
         """Make the staged rows, which have these ids, visible."""
-        state, first = self.state, self.state.rows
+        self._publish(self._plan(ids, upsert=upsert))
+
+    def _plan(self, ids: Ids, *, upsert: bool) -> _Plan:
+        """What making the next rows visible under these ids takes; DuplicateIdError as in ``insert``."""
         order = sorted_ids.sort_order(ids)
         wanted = sorted_ids.take(ids, order)
         lookup = SortedIds(self.source, self.ids())
-        old = lookup.rows(wanted)
-        replaced = old[old >= 0].astype(np.uint32)
+        changes, old = lookup.plan(wanted, (self.state.rows + order).astype(np.uint32))
         if not upsert:
             _refuse(wanted, old)
-        changes = lookup.plan(wanted, (first + order).astype(np.uint32))
-        sorted_ids.apply(self._writer, changes)
-        state.rows = first + len(ids)
+        highest = int(wanted[-1]) if sorted_ids.is_int(ids) else -1
+        return _Plan(changes, old[old >= 0].astype(np.uint32), len(ids), highest)
+
+    def _publish(self, plan: _Plan) -> None:
+        state, first, replaced = self.state, self.state.rows, plan.replaced
+        sorted_ids.apply(self._writer, plan.changes)
+        state.rows = first + plan.count
         state.staged_rows = 0
-        state.stored += len(ids)
-        state.count += len(ids) - len(replaced)
-        if sorted_ids.is_int(ids):
-            state.next_id = (
-                max(state.next_id, int(wanted[-1]) + 1) if int(wanted[-1]) < (1 << 62) - 1 else state.next_id
-            )
+        state.stored += plan.count
+        state.count += plan.count - len(replaced)
+        state.next_id = max(state.next_id, min(plan.highest + 1, _LAST_AUTO_ID))
         if len(replaced):
             deleted.mark(self._writer, replaced)
         full = range(first // CHUNK_ROWS, state.rows // CHUNK_ROWS)
-        self._give_back({*full, *np.unique(replaced // CHUNK_ROWS).tolist()})
+        self._give_back({*full, *(replaced // CHUNK_ROWS).tolist()})
 
     def refuse_known(self, ids: Ids) -> None:
         """DuplicateIdError where one of ``ids`` is in the index."""
@@ -139,19 +167,15 @@ class Store:
 
     def delete(self, ids: Ids) -> int:
         """Delete what there is of ``ids`` (each once); how many there were."""
-        order = sorted_ids.sort_order(ids)
-        wanted = sorted_ids.take(ids, order)
+        wanted = sorted_ids.take(ids, sorted_ids.sort_order(ids))
         lookup = SortedIds(self.source, self.ids())
-        rows = lookup.rows(wanted)
-        there = rows >= 0
-        if not there.any():
-            return 0
-        gone = rows[there].astype(np.uint32)
-        plan = lookup.plan(sorted_ids.take(wanted, np.flatnonzero(there)), np.full(len(gone), GONE, np.uint32))
-        sorted_ids.apply(self._writer, plan)
-        deleted.mark(self._writer, gone)
-        self.state.count -= len(gone)
-        self._give_back(set(np.unique(gone // CHUNK_ROWS).tolist()))
+        changes, old = lookup.plan(wanted, np.full(len(wanted), GONE, np.uint32))
+        gone = old[old >= 0].astype(np.uint32)
+        if len(gone):
+            sorted_ids.apply(self._writer, changes)
+            deleted.mark(self._writer, gone)
+            self.state.count -= len(gone)
+            self._give_back(set((gone // CHUNK_ROWS).tolist()))
         return len(gone)
 
     def _give_back(self, chunks: set[int]) -> None:
@@ -169,16 +193,16 @@ class Store:
         writer, state, first = self._writer, self.state, self.state.rows
         self._room(first + len(living))
         moved = [Rows.all(column, self.source).gather(living) for column in self.columns()]
-        plan: list[tuple[bytes, bytes | None]] = []
+        changes: sorted_ids.Changes = []
         if len(living):
             ids = self.ids_of(living)
             order = sorted_ids.sort_order(ids)
             lookup = SortedIds(self.source, self.ids())
-            plan = lookup.plan(sorted_ids.take(ids, order), (first + order).astype(np.uint32))
+            changes, _ = lookup.plan(sorted_ids.take(ids, order), (first + order).astype(np.uint32))
         for column, values in zip(self.columns(), moved, strict=True):
             column.append(writer, first, values)
             column.remove(writer, chunk * CHUNK_ROWS, (chunk + 1) * CHUNK_ROWS)
-        sorted_ids.apply(writer, plan)
+        sorted_ids.apply(writer, changes)
         deleted.forget_chunk(writer, chunk)
         state.rows += len(living)
         state.stored += len(living) - CHUNK_ROWS
@@ -189,7 +213,7 @@ class Store:
         state = self.state
         number = max(state.generation, state.staged_generation) + 1
         state.staged_generation = number
-        return Column(keys.CODES, keys.codes_prefix(number), records.CODES, code_size, number, blocked)
+        return codes_of(number, code_size, blocked)
 
     def publish_codes(self, column: Column) -> None:
         """Make a written generation the valid one, and remove the other."""
@@ -208,7 +232,7 @@ class Store:
                 column.truncate(self._writer, state.rows)
             state.staged_rows = 0
         if state.staged_generation:
-            codes_column(state, state.staged_generation).remove(self._writer, 0, (1 << 32) - 1)
+            codes_of(state.staged_generation, 1, False).remove(self._writer, 0, (1 << 32) - 1)
             state.staged_generation = 0
 
     def _room(self, rows: int) -> None:

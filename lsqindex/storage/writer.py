@@ -38,7 +38,7 @@ class Writer:
         #: False: this transaction has written, so addresses found in it are its own (columns.py).
         self.clean = True
         self._log: list[Operation[Any]] = []
-        self._base = 0
+        self._before = State()
 
     def begin(self, reserve: int = 0) -> None:
         """Begin a transaction that will write about ``reserve`` bytes."""
@@ -61,11 +61,11 @@ class Writer:
         else:
             raise StorageError(f"{env.path}: the map grows all the time")
         try:
-            self.state = read_state(self.txn, env.dbs, env.path, writing=True)
+            self.state = copy.copy(read_state(env, self.txn, writing=True))
         except BaseException:
             self.abort()
             raise
-        self._base = self.state.txn
+        self._before = copy.copy(self.state)
         self.clean = True
         self._log = []
 
@@ -93,8 +93,14 @@ class Writer:
                     self.txn, self.state = outer, state
                 raise
 
-    def commit(self, number: int | None = None) -> None:
-        """Make it durable; when this returns, it is. ``number``: that of the file this one will replace."""
+    def commit(self, number: int | None = None, *, always: bool = False) -> None:
+        """Make it durable; when this returns, it is. Where nothing was changed nothing is written, unless ``always``.
+
+        ``number``: the transaction's number as the state tells it, where the file will replace another.
+        """
+        if self.clean and self.state == self._before and number is None and not always:
+            self.abort()  # nothing was changed
+            return
         while True:
             self.state.txn = self.txn.id() if number is None else number
             try:
@@ -126,7 +132,7 @@ class Writer:
         self.env.gate.leave()
 
     def _replay(self) -> None:
-        log, base = self._log, self._base
+        log, base = self._log, self._before.txn
         self.abort()
         self._log = []
         self.env.grow()
@@ -147,8 +153,12 @@ class Writer:
 
     def put(self, db: bytes, key: bytes, value: bytes) -> None:
         """Store a value."""
-        self.guard(key, self.get(db, key))
+        old = self.get(db, key)
+        self.guard(key, old)
         self.clean = False
+        # LMDB overwrites a large value of this transaction in place and never shrinks its pages.
+        if old is not None and len(old) != len(value):
+            self.txn.delete(key, db=self.env.dbs[db])
         self.txn.put(key, value, db=self.env.dbs[db])
 
     def delete(self, db: bytes, key: bytes) -> None:

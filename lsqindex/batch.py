@@ -1,0 +1,78 @@
+"""Several changes as one transaction."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from . import loader
+from .errors import BusyError, ClosedError, ForkedError
+from .ids import once, read_ids
+from .storage.store import NewRows, Store
+from .storage.writer import Writer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .index import Index
+
+
+class Batch:
+    """Made by :meth:`Index.batch`, used in a ``with`` block, in one thread.
+
+    What it does is seen by nobody, searches of the same index included, until the block ends.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._stack = contextlib.ExitStack()
+        self._writer: Writer | None = None
+        self._owner = (os.getpid(), threading.get_ident())
+
+    def __enter__(self) -> Self:
+        if self._writer is not None:
+            raise BusyError("the batch is in use already")
+        self._owner = (os.getpid(), threading.get_ident())
+        self._writer = self._stack.enter_context(self._index._writer())
+        return self
+
+    def add(self, vectors: ArrayLike, ids: Any = None, *, upsert: bool = False, threads: int | None = None) -> Any:
+        """As :meth:`Index.add`, of an array; after an error the batch goes on without it."""
+        writer, index = self._open(), self._index
+        addition = index._addition(vectors, ids, upsert, threads)
+        names = addition.named(writer.state.next_id)
+        rows = NewRows(names, *addition.encoded(index._coder(writer)))
+        loader.insert(writer, rows, addition.options, upsert=upsert, nested=True)
+        return names
+
+    def delete(self, ids: Any) -> int:
+        """As :meth:`Index.delete`."""
+        writer, options = self._open(), self._index._options
+        names = once(read_ids(ids, options.ids))
+        return int(writer.run(lambda writer: Store(writer, options).delete(names), nested=True))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        writer = self._open()
+        self._writer = None
+        with self._stack:
+            if kind is None:
+                writer.commit()
+        if kind is None:
+            self._index._train_if_due()
+
+    def _open(self) -> Writer:
+        pid, thread = self._owner
+        if pid != os.getpid():
+            raise ForkedError("a batch stays with the process that began it")
+        if self._writer is None:
+            raise ClosedError("the batch is over, or was not entered: with index.batch() as batch: …")
+        if thread != threading.get_ident():
+            raise BusyError("a batch stays with the thread that began it")
+        return self._writer

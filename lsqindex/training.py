@@ -1,0 +1,72 @@
+"""Training an encoder for an index, and encoding everything anew with it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .coder import Coder, Prepared
+from .encoders import Encoder
+from .encoders.base import Progress
+from .storage import keys
+from .storage.columns import CHUNK_ROWS, Column, RowNumbers
+from .storage.meta import Options
+from .storage.rewrite import COMMIT_BYTES
+from .storage.store import Store
+from .storage.writer import Writer
+from .stored import vectors_of
+
+_ROWS_AT_ONCE = 4 * CHUNK_ROWS
+
+
+def fit(encoder: Encoder, vectors: Any, coder: Coder, progress: Progress | None = None) -> Coder:
+    """The coder of a newly trained encoder; ``encoder`` itself stays as it is."""
+    fresh = type(encoder)(**encoder.config)
+    rows: Any = Prepared(vectors, coder)
+    fresh.fit(rows, progress=progress)
+    return Coder(fresh, coder.dim, coder.metric)
+
+
+def recode(writer: Writer, options: Options, old: Coder, new: Coder, threads: int) -> None:
+    """Store ``new`` and all codes by it beside the old ones; then switch, in the transaction left open.
+
+    What is too large for one transaction is committed on the way: a generation that nobody sees yet.
+    """
+    column: Column = writer.run(lambda writer: Store(writer, options).replace_codes(new.code_size, new.blocked))
+    ids = Store(writer, options).ids()
+    written = 0
+    for first, end in _runs(ids.starts, ids.counts):
+        for at in range(first, end, _ROWS_AT_ONCE):
+            rows = np.arange(at, min(end, at + _ROWS_AT_ONCE), dtype=np.uint32)
+            writer.run(partial(_encode, options, old, new, column, rows, threads))
+            written += len(rows) * new.code_size
+            if written > COMMIT_BYTES:
+                writer.commit()
+                writer.begin()
+                written = 0
+    writer.run(partial(_switch, options, new, column))
+
+
+def _encode(
+    options: Options, old: Coder, new: Coder, column: Column, rows: RowNumbers, threads: int, writer: Writer
+) -> None:
+    vectors = vectors_of(Store(writer, options), old, rows)
+    column.append(writer, int(rows[0]), new.encode(vectors, threads))
+
+
+def _switch(options: Options, new: Coder, column: Column, writer: Writer) -> None:
+    Store(writer, options).publish_codes(column)
+    writer.put(keys.META, keys.ENCODER, new.to_record())
+
+
+def _runs(starts: RowNumbers, counts: RowNumbers) -> list[tuple[int, int]]:
+    """Ranges of rows that follow each other without a gap."""
+    runs: list[tuple[int, int]] = []
+    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        if runs and runs[-1][1] == start:
+            runs[-1] = (runs[-1][0], start + count)
+        else:
+            runs.append((start, start + count))
+    return runs
