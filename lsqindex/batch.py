@@ -53,7 +53,7 @@ class Batch:
     def delete(self, ids: Any) -> int:
         """As :meth:`Index.delete`."""
         writer, options = self._open(), self._index._options
-        names = once(read_ids(ids, options.ids))
+        names = once(read_ids(ids, options.ids, known=True))
         return int(writer.run(lambda writer: Store(writer, options).delete(names), nested=True))
 
     def __exit__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,27 @@ from .storage.keys import MAX_ID_BYTES
 Ids = Any
 
 
-def read_ids(ids: Any, kind: str, *, n: int | None = None) -> Ids:
+def read_ids(ids: Any, kind: str, *, n: int | None = None, known: bool = False) -> Ids:
     """``ids`` as the index stores them; IdError for a wrong kind or, where ``n`` is given, another number.
+
+    ``known``: they only name what may be there; then −1 and None, which fill up answers, name nothing.
 
     >>> read_ids([3, 1], "int")
     array([3, 1])
     """
-    names = _ints(ids) if kind == "int" else _strings(ids)
+    if isinstance(ids, Mapping):
+        raise IdError("ids: a sequence of ids is needed, got a mapping")
+    if isinstance(ids, Iterable) and not isinstance(ids, str | np.ndarray | list | tuple):
+        ids = list(ids)
+    names = _ints(ids, known) if kind == "int" else _strings(ids, known)
     if n is not None and len(names) != n:
         raise IdError(f"ids: {n} are needed, one for each vector, got {len(names)}")
     return names
+
+
+def is_one(ids: Any) -> bool:
+    """Whether this is one id, not several."""
+    return isinstance(ids, str | int | np.generic) or (isinstance(ids, np.ndarray) and ids.ndim == 0)
 
 
 def check_once(ids: Ids) -> None:
@@ -44,37 +56,40 @@ def once(ids: Ids) -> Ids:
     return np.unique(ids) if isinstance(ids, np.ndarray) else sorted(set(ids))
 
 
-def _ints(ids: Any) -> NDArray[np.int64]:
+def _ints(ids: Any, known: bool) -> NDArray[np.int64]:
     try:
-        array = np.asarray(ids)
+        array = np.atleast_1d(np.asarray(ids))
     except (TypeError, ValueError, OverflowError) as error:
         raise IdError(f"ids: cannot be read as whole numbers ({error})") from error
-    array = np.atleast_1d(array)
     if array.ndim != 1:
         raise IdError(f"ids: a flat sequence is needed, got shape {array.shape}")
     if not array.size:
         return np.empty(0, np.int64)
     if array.dtype.kind not in "iu":
+        items = array.tolist() if isinstance(ids, np.ndarray) else np.atleast_1d(np.array(ids, object)).tolist()
+        if all(type(item) is int for item in items):
+            raise IdError(f"ids: {max(items, key=abs)} does not fit into 64 bits")
+        odd = next(item for item in items if type(item) is not int)
         raise IdError(
-            f"ids: whole numbers are needed, got {_sample(array)}; Index.create(…, ids='str') makes an index "
-            "with string ids"
+            f"ids: whole numbers are needed, got {odd!r}; Index.create(…, ids='str') makes an index with string ids"
         )
     if array.dtype.kind == "u" and int(array.max()) >= 1 << 63:
-        raise IdError(f"ids: {int(array.max())} does not fit into 63 bits")
-    if int(array.min()) == -1 or -1 in array:
+        raise IdError(f"ids: {int(array.max())} does not fit into 64 bits with a sign")
+    if not known and (array == -1).any():
         raise IdError("ids: -1 stands for 'nothing found' in answers and cannot be an id")
     return np.ascontiguousarray(array, np.int64)
 
 
-def _strings(ids: Any) -> list[str]:
+def _strings(ids: Any, known: bool) -> list[str]:
     if isinstance(ids, str):
         ids = [ids]
     elif isinstance(ids, np.ndarray):
-        ids = ids.ravel().tolist() if ids.ndim <= 1 else ids
-    try:
-        names = list(ids)
-    except TypeError as error:
-        raise IdError(f"ids: a sequence of strings is needed, got {type(ids).__name__}") from error
+        if ids.ndim > 1:
+            raise IdError(f"ids: a flat sequence is needed, got shape {ids.shape}")
+        ids = np.atleast_1d(ids).tolist()
+    if not isinstance(ids, list | tuple):
+        raise IdError(f"ids: a sequence of strings is needed, got {type(ids).__name__}")
+    names = [name for name in ids if not (known and name is None)]
     for name in names:
         if not isinstance(name, str):
             raise IdError(
@@ -85,10 +100,6 @@ def _strings(ids: Any) -> list[str]:
         longest = max((len(name.encode()) for name in names), default=0)
     except UnicodeEncodeError as error:
         raise IdError(f"ids: {error.object!r} has a lone surrogate and cannot be stored as UTF-8") from error
-    if longest > MAX_ID_BYTES:
+    if longest > MAX_ID_BYTES and not known:
         raise IdError(f"ids: at most {MAX_ID_BYTES} bytes of UTF-8 are possible, got {longest}; use a digest of it")
-    return names
-
-
-def _sample(array: NDArray[Any]) -> str:
-    return f"{array.flat[0]!r} ({array.dtype})"
+    return [name for name in names if len(name.encode()) <= MAX_ID_BYTES] if longest > MAX_ID_BYTES else names

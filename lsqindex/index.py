@@ -35,7 +35,7 @@ from .errors import (
     StorageError,
     UnknownIdError,
 )
-from .ids import Ids, check_once, once, read_ids
+from .ids import Ids, check_once, is_one, once, read_ids
 from .matches import Matches
 from .storage import check, files, keys, rewrite
 from .storage import env as envs
@@ -45,7 +45,7 @@ from .storage.records import REMEDY
 from .storage.store import Store
 from .storage.writer import Writer
 from .stored import StoredVectors, need_vectors, vectors_of
-from .vectors import open_rows, read_rows
+from .vectors import as_array, open_rows, read_rows
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -83,10 +83,12 @@ class Index:
         keep_vectors: Kept | None = None,
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
+        subset: None = None,
         **parameters: Any,
     ) -> None:
         """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
         self._closed = True  # until it is made
+        _check_subset(subset)
         options, coder = _options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
         self._set_up(envs.memory_env(lambda env: _fill(env, options, coder)), path=None, read_only=False, wait=True)
 
@@ -101,6 +103,7 @@ class Index:
         keep_vectors: Kept | None = None,
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
+        subset: None = None,
         wait: Wait = True,
         **parameters: Any,
     ) -> Self:
@@ -121,11 +124,11 @@ class Index:
         ['b']
         """
         options, coder = _options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
-        name = os.fspath(path)
+        _check_wait(wait)
+        _check_subset(subset)
+        name = _new_path(path)
         if os.path.lexists(name):
             raise IndexExistsError(f"{name}: is there already; Index.open opens it, or remove it first")
-        if not os.path.isdir(os.path.dirname(os.path.abspath(name))):
-            raise StorageError(f"{name}: its directory does not exist; make it first")
         # Whole under a passing name, and then given its own: nobody ever meets half an index.
         with files.new_file(name) as new:
             _fill(new, options, coder)
@@ -142,11 +145,11 @@ class Index:
         Any number of processes may read while one writes. A second writer waits for the first (``wait=True``),
         waits so many seconds, or gets a :class:`BusyError` at once (``wait=False``).
         """
-        if wait is not True and not (isinstance(wait, int | float) and wait >= 0):
-            raise ParameterError(f"wait={wait!r}: True, False or a number of seconds is needed")
+        _check_wait(wait)
+        name = _path(path)
         index = cls.__new__(cls)
         index._closed = True
-        index._set_up(envs.open_env(path, readonly=read_only), path=os.fspath(path), read_only=read_only, wait=wait)
+        index._set_up(envs.open_env(name, readonly=read_only), path=name, read_only=read_only, wait=wait)
         return index
 
     def _set_up(self, env: Env, *, path: str | None, read_only: bool, wait: Wait) -> None:
@@ -195,12 +198,12 @@ class Index:
             return reader.state.count
 
     def __contains__(self, name: Any) -> bool:
-        try:
-            ids = read_ids([name], self._options.ids)
-        except IdError:
-            return False
         with self._reader() as reader:
-            return bool(Store(reader, self._options).rows_of(ids)[0] >= 0)
+            try:
+                ids = read_ids([name], self._options.ids, known=True)
+            except IdError:
+                return False
+            return len(ids) == 1 and bool(Store(reader, self._options).rows_of(ids)[0] >= 0)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -227,11 +230,12 @@ class Index:
             rows = store.rows_of(names)
             if (rows < 0).any():
                 missing = names[int(np.argmax(rows < 0))]
+                missing = missing if isinstance(missing, str) else int(missing)
                 raise UnknownIdError(
                     f"id {missing!r} is not in the index ({int((rows < 0).sum())} of {len(names)} are not)"
                 )
             vectors = vectors_of(store, self._coder(reader), rows.astype(np.uint32))
-        return vectors[0] if isinstance(ids, str) or np.ndim(ids) == 0 else vectors
+        return vectors[0] if is_one(ids) else vectors
 
     def stats(self) -> dict[str, Any]:
         """Numbers about the index, for people and for monitoring."""
@@ -288,11 +292,11 @@ class Index:
         if distance not in ("auto", "symmetric", "asymmetric"):
             raise ParameterError(f"distance={distance!r}: auto, symmetric or asymmetric is needed")
         _threads(threads)
-        vectors: Any = np.asarray(queries) if not hasattr(queries, "shape") else queries
+        vectors = as_array(queries, what="queries")
         single = len(vectors.shape) == 1
         rows = open_rows(vectors[None] if single else vectors, self.dim, what="queries")
         checked = read_rows(rows, what="queries")
-        allowed = None if filter is None else read_ids(filter, self._options.ids)
+        allowed = None if filter is None else read_ids(filter, self._options.ids, known=True)
         with self._reader() as reader:
             coder = self._coder(reader)
             offered = coder.encoder.distances(self.metric)
@@ -322,6 +326,7 @@ class Index:
         ``upsert`` replaces its vector. ``progress(done, total)`` is called on the way.
         """
         report = progress or _no_progress
+        self._check_writable()
         if isinstance(vectors, Iterator):
             return self._add_batches(vectors, ids, upsert, report, threads)
         addition = self._addition(vectors, ids, upsert, threads)
@@ -371,7 +376,7 @@ class Index:
 
     def delete(self, ids: Any) -> int:
         """Delete what there is of ``ids``; how many there were. Unknown ids are not an error."""
-        names = once(read_ids(ids, self._options.ids))
+        names = once(read_ids(ids, self._options.ids, known=True))
         with self._writer() as writer:
             deleted: int = writer.run(lambda writer: Store(writer, self._options).delete(names))
             writer.commit()
@@ -450,14 +455,12 @@ class Index:
         replaced, at once and whole. An index in memory then *is* that file.
         """
         self._check_open()
-        if path is None or (self._path is not None and os.path.realpath(path) == os.path.realpath(self._path)):
-            if self._path is None:
-                raise ParameterError("save(): this index is in memory and has no file yet; save(path) gives it one")
+        if path is None and self._path is None:
+            raise ParameterError("save(): this index is in memory and has no file yet; save(path) gives it one")
+        name = None if path is None else _new_path(path)
+        if name is None or (self._path is not None and os.path.realpath(name) == os.path.realpath(self._path)):
             self._live().sync()
             return
-        name = os.fspath(path)
-        if not os.path.isdir(os.path.dirname(os.path.abspath(name))):
-            raise StorageError(f"{name}: its directory does not exist; make it first")
         with self._reader() as reader:
             rewrite.save_copy(reader, self._options, name, self._wait, progress or _no_progress)
         if self._path is None:
@@ -530,7 +533,7 @@ class Index:
         self._check_open()
         if self._path is None:
             raise ParameterError("an index in memory cannot be pickled: save(path) it, and pickle that")
-        return _unpickle, (os.path.abspath(self._path), self._read_only, self._wait)
+        return _unpickle, (self._path, self._read_only, self._wait)
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -538,13 +541,18 @@ class Index:
         if self._closed:
             raise ClosedError("the index is closed; Index.open opens it again")
 
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self._read_only:
+            raise ReadOnlyError("the index was opened read-only; Index.open(path) opens it for writing")
+
     def _live(self) -> Env:
         """The environment of this process: a forked child opens the file by itself."""
         self._check_open()
         if not envs.check_process(self._env):
             assert self._path is not None
             self._env = envs.open_env(self._path, readonly=self._read_only)
-            self._coder_known = None
+            self._opened = -1  # it may be another file by now
         return self._env
 
     @contextlib.contextmanager
@@ -567,10 +575,8 @@ class Index:
     @contextlib.contextmanager
     def _writer(self, reserve: int = 0) -> Iterator[Writer]:
         """The one writer, in a transaction that is undone unless it is committed."""
-        env = self._live()
-        if self._read_only:
-            raise ReadOnlyError("the index was opened read-only; Index.open(path) opens it for writing")
-        with env.write(self._wait) as writer:
+        self._check_writable()
+        with self._live().write(self._wait) as writer:
             writer.begin(reserve)
             try:
                 self._follow(writer)
@@ -618,6 +624,37 @@ def _options(
     least = made._min_vectors()[0]
     size = max(TRAIN_SIZE, least) if train_size is None else check_int("train_size", train_size, max(1, least), 1 << 40)
     return Options(dim, metric, ids, keep_vectors, size, uuid.uuid4().bytes), Coder(made, dim, metric)
+
+
+def _path(path: Path) -> str:
+    """A path as given, made absolute: the process may change its directory."""
+    try:
+        name = os.fsdecode(os.fspath(path))
+    except TypeError as error:
+        raise ParameterError(f"path={path!r}: a path is needed") from error
+    if not name or "\0" in name:
+        raise ParameterError(f"path={path!r}: the name of a file is needed")
+    return os.path.abspath(name)
+
+
+def _new_path(path: Path) -> str:
+    """A path where a file can be made."""
+    name = _path(path)
+    if not os.path.isdir(os.path.dirname(name)):
+        raise StorageError(f"{name}: its directory does not exist; make it first")
+    if os.path.isdir(name):
+        raise IndexExistsError(f"{name}: is a directory; give a file's name")
+    return name
+
+
+def _check_wait(wait: Any) -> None:
+    if not isinstance(wait, bool | int | float) or not wait >= 0:
+        raise ParameterError(f"wait={wait!r}: True, False or a number of seconds is needed")
+
+
+def _check_subset(subset: Any) -> None:
+    if subset is not None:
+        raise ParameterError(f"subset={subset!r}: this version has none; a search reads all codes")
 
 
 def _check_dim(encoder: Encoder, dim: int) -> None:

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from .coder import Coder
 from .errors import LsqIndexError, VectorError
 from .ids import Ids
-from .storage.columns import CHUNK_ROWS
+from .storage.columns import CHUNK_ROWS, Column
 from .storage.meta import Options
 from .storage.rewrite import COMMIT_BYTES
 from .storage.store import NewRows, Store
 from .storage.writer import Writer
 from .stored import Joined, StoredVectors
-from .training import fit, recode
+from .training import fit, recode, switch, write_codes
 from .vectors import Vectors, blocks, read_rows
 
 #: ``progress(rows done, rows in all)``; None where the number is not known.
@@ -93,9 +93,7 @@ def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report
     if addition.large(coder):
         if not addition.upsert:
             Store(writer, options).refuse_known(ids)
-        if due:
-            recode(writer, options, old, coder, addition.threads)
-        _add_large(writer, addition, ids, coder, report)
+        _add_large(writer, addition, ids, old, coder, report)
     else:
         codes, vectors = ahead.by(coder) or addition.encoded(coder)
         if due:
@@ -111,20 +109,23 @@ def insert(writer: Writer, rows: NewRows, options: Options, *, upsert: bool, nes
     writer.run(lambda writer: Store(writer, options).insert(rows, upsert=upsert), nested=nested)
 
 
-def _add_large(writer: Writer, addition: Addition, ids: Ids, coder: Coder, report: Progress) -> None:
-    """Stage rows in several transactions, then make them visible in one."""
+def _add_large(writer: Writer, addition: Addition, ids: Ids, old: Coder, coder: Coder, report: Progress) -> None:
+    """Stage rows, and codes where the index was trained for them, in several transactions; then show all in one."""
     options, n, at = addition.options, len(addition), 0
     first = writer.state.rows
     step = max(CHUNK_ROWS, COMMIT_BYTES // row_bytes(coder, options) // CHUNK_ROWS * CHUNK_ROWS)
     try:
+        column = None if coder is old else write_codes(writer, options, old, coder, addition.threads)
         while at < n:
             end = min(n, at + step)
             part = NewRows(ids[at:end], *addition.encoded(coder, at, end))
-            writer.run(partial(_stage, options, first + at, part))
+            writer.run(partial(_stage, options, first + at, part, column))
             writer.commit()
             writer.begin(step * row_bytes(coder, options))
             at = end
             report(at, n)
+        if column is not None:
+            switch(writer, options, coder, column)
         writer.run(lambda writer: Store(writer, options).publish(ids, upsert=addition.upsert))
         writer.commit()
     except BaseException:
@@ -132,8 +133,8 @@ def _add_large(writer: Writer, addition: Addition, ids: Ids, coder: Coder, repor
         raise
 
 
-def _stage(options: Options, first: int, part: NewRows, writer: Writer) -> None:
-    Store(writer, options).stage(first, part)
+def _stage(options: Options, first: int, part: NewRows, column: Column | None, writer: Writer) -> None:
+    Store(writer, options).stage(first, part, column)
 
 
 def discard(writer: Writer, options: Options) -> None:

@@ -24,7 +24,7 @@ def vectors_of(store: Store, coder: Coder, rows: RowNumbers) -> NDArray[np.float
 
 def need_vectors(store: Store, coder: Coder, what: str) -> None:
     """NoVectorsError where only codes are left."""
-    if store.state.stored and not store.options.keep_vectors and not coder.layout.floats:
+    if store.state.count and not store.options.keep_vectors and not coder.layout.floats:
         raise NoVectorsError(
             f"{what}: the index holds codes only, and codes cannot be encoded again; create it with "
             "keep_vectors='float16', or build it anew from the vectors"

@@ -30,9 +30,14 @@ def fit(encoder: Encoder, vectors: Any, coder: Coder, progress: Progress | None 
 
 
 def recode(writer: Writer, options: Options, old: Coder, new: Coder, threads: int) -> None:
-    """Store ``new`` and all codes by it beside the old ones; then switch, in the transaction left open.
+    """Encode everything with ``new``, and switch to it; the transaction with the switch is left open."""
+    switch(writer, options, new, write_codes(writer, options, old, new, threads))
 
-    What is too large for one transaction is committed on the way: a generation that nobody sees yet.
+
+def write_codes(writer: Writer, options: Options, old: Coder, new: Coder, threads: int) -> Column:
+    """All codes by ``new`` beside the old ones, a generation that nobody sees yet; its column.
+
+    What is too large for one transaction is committed on the way.
     """
     column: Column = writer.run(lambda writer: Store(writer, options).replace_codes(new.code_size, new.blocked))
     ids = Store(writer, options).ids()
@@ -46,6 +51,11 @@ def recode(writer: Writer, options: Options, old: Coder, new: Coder, threads: in
                 writer.commit()
                 writer.begin()
                 written = 0
+    return column
+
+
+def switch(writer: Writer, options: Options, new: Coder, column: Column) -> None:
+    """Make written codes, and the encoder they are by, the valid ones."""
     writer.run(partial(_switch, options, new, column))
 
 

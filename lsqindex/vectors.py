@@ -30,14 +30,7 @@ def open_rows(vectors: ArrayLike, dim: int | None = None, *, what: str = "vector
     >>> open_rows([[1, 2, 3]]).shape
     (1, 3)
     """
-    rows: Any = vectors
-    if not (hasattr(rows, "shape") and hasattr(rows, "dtype") and hasattr(rows, "__getitem__")):
-        try:
-            rows = np.asarray(vectors)
-        except (TypeError, ValueError) as error:
-            raise VectorError(
-                f"{what}: cannot be read as an array ({error}); pass rows of equal length, shape (n, dim)"
-            ) from error
+    rows = as_array(vectors, what=what)
     if len(rows.shape) != 2:
         hint = "; one vector is written vector[None, :]" if len(rows.shape) == 1 else ""
         raise VectorError(f"{what}: shape (n, dim) is needed, got {tuple(rows.shape)}{hint}")
@@ -48,6 +41,18 @@ def open_rows(vectors: ArrayLike, dim: int | None = None, *, what: str = "vector
     if dim is not None and rows.shape[1] != dim:
         raise VectorError(f"{what}: {dim} dimensions are needed, got {rows.shape[1]} (shape {tuple(rows.shape)})")
     return rows
+
+
+def as_array(vectors: ArrayLike, *, what: str = "vectors") -> Any:
+    """``vectors`` if they have a shape, a dtype and slices; else a NumPy array of them."""
+    if all(hasattr(vectors, name) for name in ("shape", "dtype", "__getitem__")):
+        return vectors
+    try:
+        return np.asarray(vectors)
+    except (TypeError, ValueError) as error:
+        raise VectorError(
+            f"{what}: cannot be read as an array ({error}); pass rows of equal length, shape (n, dim)"
+        ) from error
 
 
 def read_rows(rows: Any, where: Any = slice(None), *, what: str = "vectors", first: int = 0) -> Vectors:

@@ -107,7 +107,11 @@ def make_encoder(encoder: str | Encoder, **parameters: Any) -> Encoder:
     if isinstance(encoder, Encoder):
         if parameters:
             raise ParameterError("parameters go with an encoder's name; this encoder is made already")
+        if not hasattr(encoder, "name"):
+            raise ParameterError(f"{type(encoder).__name__} has no name: put @register_encoder('…') before its class")
         return encoder
+    if not isinstance(encoder, str):
+        raise ParameterError(f"encoder={encoder!r}: a name or an Encoder is needed")
     cls = encoder_class(encoder)
     names = constructor_names(cls)
     unknown = [key for key in parameters if key not in names]

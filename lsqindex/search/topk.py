@@ -16,8 +16,9 @@ def nearest(distances: NDArray[np.floating[Any]], k: int, slack: float = 0.0) ->
     """
     if k >= len(distances):
         return np.arange(len(distances))
-    limit = np.partition(distances, k - 1)[k - 1]
-    return np.flatnonzero(distances <= limit + slack)
+    limit = np.float32(np.partition(distances, k - 1)[k - 1] + slack)
+    # What float32 cannot tell apart is equal, and ordered by id.
+    return np.flatnonzero(distances <= np.nextafter(limit, np.float32(np.inf)))
 
 
 def ordered(distances: NDArray[np.float32], ids: Any, k: int) -> NDArray[np.intp]:

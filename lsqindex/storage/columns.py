@@ -64,11 +64,16 @@ class Column:
 
     @cached_property
     def part_rows(self) -> int:
-        """Rows of a full part."""
+        """Rows of a full part: a chunk is cut evenly, so that its last part is large, too.
+
+        (LMDB never moves a large value; one that fits into a leaf page moves at every write.)
+        """
         if not self.width:
             return CHUNK_ROWS
         step = BLOCK_ROWS if self.blocked else 1
-        return min(CHUNK_ROWS, max(step, _PART_BYTES // self.width // step * step))
+        steps = CHUNK_ROWS // step
+        parts = -(-steps // max(1, _PART_BYTES // (self.width * step)))
+        return -(-steps // parts) * step
 
     @cached_property
     def piece_rows(self) -> int:

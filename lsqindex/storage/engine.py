@@ -78,13 +78,26 @@ def errors(path: str) -> Iterator[None]:
 
 def translated(error: lmdb.Error, path: str) -> LsqIndexError:
     """One of LMDB's errors as ours."""
-    if error.code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return DiskFullError(
-            error.code,
-            f"{path}: no room left for what was to be written ({os.strerror(error.code)}); make room, try again",
-        )
-    if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError, lmdb.PanicError)):
+    if error.code in _NO_ROOM:
+        return _full(error.code, path)
+    if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.BadTxnError | lmdb.PanicError):
         return DamagedError(f"{path}: LMDB says {error}; {REMEDY}")
-    if isinstance(error, (lmdb.InvalidError, lmdb.VersionMismatchError)):
+    if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError):
         return NotAnIndexError(f"{path}: not an index ({error})")
     return StorageError(error.code or 0, f"{path}: {error}")
+
+
+def system_error(error: OSError, path: str) -> LsqIndexError:
+    """One of the system's errors as ours."""
+    if error.errno in _NO_ROOM:
+        return _full(error.errno, path)
+    return StorageError(error.errno or 0, f"{path}: {error.strerror}")
+
+
+def _full(code: int, path: str) -> DiskFullError:
+    return DiskFullError(
+        code, f"{path}: no room left for what was to be written ({os.strerror(code)}); make room, try again"
+    )
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

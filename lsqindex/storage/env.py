@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import tempfile
 import threading
 import time
@@ -73,10 +74,14 @@ class Reader:
 class Env:
     """An open file. Made by :func:`open_env` and :func:`memory_env`."""
 
-    def __init__(self, path: str, *, readonly: bool, sync: bool = True, memory: bool = False) -> None:
+    def __init__(
+        self, path: str, *, readonly: bool, sync: bool = True, memory: bool = False, private: bool = False
+    ) -> None:
         self.path = path
         self.readonly = readonly
         self.memory = memory
+        #: Nobody else can have it open: it needs no lock.
+        self._private = memory or private
         self.pid = os.getpid()
         self.users = 1
         self.gate = Gate()
@@ -91,6 +96,8 @@ class Env:
         self._sync = sync
         self._write_lock = threading.Lock()
         self._owner: int | None = None
+        self._closing = threading.Event()
+        self._closing.set()
         self._fd = -1
         self._identity = (0, 0)
         self.dbs: dict[bytes, Any] = {}
@@ -108,13 +115,16 @@ class Env:
                 raise IndexMissingError(f"{self.path}: no such file; Index.create makes one") from error
             except OSError as error:
                 raise StorageError(f"{self.path}: cannot be opened ({error.strerror})") from error
+            if stat.S_ISDIR(os.fstat(self._fd).st_mode):
+                self.close_files()
+                raise NotAnIndexError(f"{self.path}: is a directory")
             try:
                 status = os.fstat(self._fd)
                 self._identity = (status.st_dev, status.st_ino)
                 self.page_size = pages.read_metas(self._fd, self.path)[0].page_size
                 self.lmdb = engine.open_file(self.path, status.st_size, self.readonly, self._sync)
                 # Replaced while it was being opened: LMDB may have either file.
-                if self.memory or not self._replaced():
+                if not self.replaced():
                     self._check_pages()
                     self.dbs = self._open_databases()
                     return
@@ -154,8 +164,10 @@ class Env:
         """A transaction of LMDB."""
         return self.lmdb.begin(write=write, parent=parent, buffers=True)
 
-    def _replaced(self) -> bool:
+    def replaced(self) -> bool:
         """Whether the path now leads to another file than the one that is open."""
+        if self.memory:
+            return False
         try:
             there = os.stat(self.path)
         except FileNotFoundError:
@@ -188,10 +200,16 @@ class Env:
             self.users -= 1
             if self.users:
                 return
-            if _registry.get(self.path) is self:
-                del _registry[self.path]
+            self._closing.clear()
+        # Not under the registry's lock: who is inside the gate may need it to get out.
+        try:
             with self.gate.alone():
                 self.close_files()
+        finally:
+            with _registry_lock:
+                if _registry.get(self.path) is self:
+                    del _registry[self.path]
+            self._closing.set()
 
     def abandon(self) -> None:
         """In a forked child: let go without touching LMDB, whose locks belong to the parent."""
@@ -208,8 +226,7 @@ class Env:
             self.gate.enter()
             txn = None
             try:
-                if self.lmdb is None:
-                    raise ClosedError("the index is closed")
+                self._check_open()
                 again: Callable[[], None] | None = None
                 try:
                     txn = self.begin()
@@ -219,7 +236,8 @@ class Env:
                     if not self.lmdb.reader_check():
                         raise StorageError(f"{self.path}: {engine.READERS} transactions are reading already") from None
                     again = _nothing
-                if txn is not None and not self.memory and self._replaced():
+                # (Who writes reads the file it writes to; the commit will notice.)
+                if txn is not None and self._owner != threading.get_ident() and self.replaced():
                     again = self.reopen
                 if again is None:
                     assert txn is not None
@@ -239,6 +257,13 @@ class Env:
             self.lmdb.set_mapsize(0)
             self.moved += 1
 
+    def lacks(self, room: int) -> int:
+        """How large the map must be for ``room`` more bytes; 0 if it is."""
+        self._check_open()
+        info = self.lmdb.info()
+        used = (info["last_pgno"] + 1) * self.page_size
+        return engine.round_up(used + 2 * room, self.page_size) if used + room > info["map_size"] else 0
+
     def grow(self, least: int = 0) -> None:
         """Double the map, or more."""
         with self.gate.alone():
@@ -257,9 +282,18 @@ class Env:
 
     def sync(self) -> None:
         """Everything committed is on the disk when this returns."""
-        if not self.readonly:
-            with engine.errors(self.path):
-                self.lmdb.sync(True)
+        self.gate.enter()
+        try:
+            self._check_open()
+            if not self.readonly:
+                with engine.errors(self.path):
+                    self.lmdb.sync(True)
+        finally:
+            self.gate.leave()
+
+    def _check_open(self) -> None:
+        if self.lmdb is None:
+            raise ClosedError("the index is closed; Index.open opens it again")
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -269,38 +303,51 @@ class Env:
         me = threading.get_ident()
         if self._owner == me:
             raise BusyError("this thread is in a batch of this index: use the batch, or leave it first")
-        end = None if wait is True else time.monotonic() + float(wait)
-        if not self._write_lock.acquire(timeout=-1 if end is None else max(0.0, float(wait))):
+        seconds = min(float(wait), threading.TIMEOUT_MAX)
+        end = None if wait is True else time.monotonic() + seconds
+        if not self._write_lock.acquire(timeout=-1 if end is None else seconds):
             raise BusyError(f"{self.path}: another thread is writing; wait=True waits for it")
         self._owner = me
         try:
             if self.readonly:
                 self._become_writable()
-            while True:
-                fd = self._fd
-                self._lock_file(fd, end)
-                if self.memory or not self._replaced():
-                    break
-                # Whoever replaced the file has left its lock behind.
-                self.reopen()
-            try:
+            with self._locked(end):
                 yield Writer(self)
-            finally:
-                # Replaced by us: the old file's lock went with it.
-                if fd == self._fd:
-                    self._unlock_file(fd)
         finally:
             self._owner = None
             self._write_lock.release()
+
+    @contextlib.contextmanager
+    def _locked(self, end: float | None) -> Iterator[None]:
+        """Hold the lock of the file that the path leads to, until ``end`` of waiting."""
+        if self._private or fcntl is None:
+            yield
+            return
+        while True:
+            # A descriptor of its own: others may open the file again, or close it, meanwhile.
+            try:
+                fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                raise IndexMissingError(f"{self.path}: is gone ({error.strerror})") from error
+            locks.add(fd)
+            try:
+                self._flock(fd, end)
+                status = os.fstat(fd)
+                if (status.st_dev, status.st_ino) == self._identity and not self.replaced():
+                    yield
+                    return
+            finally:
+                locks.discard(fd)
+                os.close(fd)
+            # Whoever replaced the file has left its lock behind.
+            self.reopen()
 
     def _become_writable(self) -> None:
         if not os.access(self.path, os.W_OK):
             raise ReadOnlyError(f"{self.path}: the system does not let us write to it")
         self.reopen(readonly=False)
 
-    def _lock_file(self, fd: int, end: float | None) -> None:
-        if fcntl is None or self.memory:
-            return
+    def _flock(self, fd: int, end: float | None) -> None:
         pause = 0.0005
         while True:
             try:
@@ -316,29 +363,42 @@ class Env:
                     return  # no such locks on this file system: LMDB's own must do
                 raise StorageError(f"{self.path}: cannot be locked ({error.strerror})") from error
 
-    def _unlock_file(self, fd: int) -> None:
-        if fcntl is not None and not self.memory:
-            with contextlib.suppress(OSError):
-                fcntl.flock(fd, fcntl.LOCK_UN)
-
 
 # -- one environment per file and process ---------------------------------------------------------
 
 _registry: dict[str, Env] = {}
 _registry_lock = threading.RLock()
 _abandoned: list[Env] = []
+#: Descriptors that hold a lock: a child of a fork must not keep it alive.
+locks: set[int] = set()
+
+
+def try_lock(fd: int) -> bool:
+    """Take the lock of a file if nobody has it; True as well where there are no such locks."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def open_env(path: str | os.PathLike[str], *, readonly: bool, sync: bool = True) -> Env:
     """The environment of that file, shared within the process; ``Env.close`` when done."""
     real = os.path.realpath(os.fspath(path))
-    with _registry_lock:
-        env = _registry.get(real)
-        if env is None:
-            env = _registry[real] = Env(real, readonly=readonly, sync=sync)
-        else:
-            env.users += 1
-        return env
+    while True:
+        with _registry_lock:
+            env = _registry.get(real)
+            if env is None:
+                env = _registry[real] = Env(real, readonly=readonly, sync=sync)
+                return env
+            if env.users:
+                env.users += 1
+                return env
+        env._closing.wait()
 
 
 def memory_env(build: Callable[[Env], None]) -> Env:
@@ -379,6 +439,9 @@ def _after_fork() -> None:
         env.abandon()
         _abandoned.append(env)
     _registry.clear()
+    for fd in locks:
+        os.close(fd)
+    locks.clear()
 
 
 if hasattr(os, "register_at_fork"):

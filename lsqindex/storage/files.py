@@ -3,35 +3,70 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import glob
+import hashlib
 import os
-import threading
+import secrets
 from collections.abc import Iterator
 
 import lmdb
 
 from . import engine, pages
-from .env import Env
+from .env import Env, locks, try_lock
 from .writer import Writer
 
 
 @contextlib.contextmanager
 def new_file(path: str) -> Iterator[Env]:
-    """An empty environment under a passing name beside ``path``; the block fills it and gives it its place."""
+    """An empty environment under a passing name beside ``path``; the block fills it and gives it its place.
+
+    Its maker holds a lock on it, so that what a killed one left behind is known, and removed by the next.
+    """
     directory, name = os.path.split(os.path.realpath(path))
-    passing = os.path.join(directory, f".{name}.{os.getpid()}.{threading.get_ident()}.new")
+    prefix = os.path.join(directory, f".{hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()}-")
+    _remove_leftovers(prefix)
+    passing, lock = _claim(prefix, path)
+    locks.add(lock)
     env = None
     try:
-        _remove(passing)
         try:
             engine.create(passing)
-            env = Env(passing, readonly=False, sync=False)
         except lmdb.Error as error:
             raise engine.translated(error, path) from error
+        env = Env(passing, readonly=False, sync=False, private=True)
         yield env
     finally:
         if env is not None:
             env.close()
         _remove(passing)
+        locks.discard(lock)
+        os.close(lock)
+
+
+def _claim(prefix: str, path: str) -> tuple[str, int]:
+    """A new, empty, locked file: its name and its descriptor."""
+    while True:
+        passing = f"{prefix}{secrets.token_hex(8)}.new"
+        try:
+            lock = os.open(passing, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
+        except OSError as error:
+            raise engine.system_error(error, path) from error
+        # Between these two lines another may take it for a leftover.
+        if try_lock(lock) and os.path.exists(passing):
+            return passing, lock
+        os.close(lock)
+
+
+def _remove_leftovers(prefix: str) -> None:
+    for passing in glob.glob(glob.escape(prefix) + "*.new"):
+        try:
+            lock = os.open(passing, os.O_RDONLY)
+        except OSError:
+            continue
+        if try_lock(lock):
+            _remove(passing)
+        os.close(lock)
 
 
 def finish(env: Env) -> str:
@@ -50,8 +85,11 @@ def place(new: str, path: str) -> None:
         os.link(new, path)
     except FileExistsError:
         raise
-    except OSError:  # a file system without hard links
-        if os.path.exists(path):
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+            raise engine.system_error(error, path) from error
+        # A file system without hard links.
+        if os.path.lexists(path):
             raise FileExistsError(path) from None
         os.rename(new, path)
     _sync_directory(path)

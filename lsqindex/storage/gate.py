@@ -34,8 +34,9 @@ class Gate:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until all are out, and let nobody in."""
+        """Wait until all are out, and let nobody in; a thread that is inside itself would wait for ever."""
         with self._condition:
+            assert threading.get_ident() not in self._inside
             while self._alone:
                 self._condition.wait()
             self._alone = True

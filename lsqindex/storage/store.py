@@ -126,10 +126,11 @@ class Store:
             self.stage(self.state.rows, rows)
             self._publish(plan)
 
-    def stage(self, first: int, rows: NewRows) -> None:
-        """Write rows that nobody sees yet, from row ``first`` on."""
+    def stage(self, first: int, rows: NewRows, codes: Column | None = None) -> None:
+        """Write rows that nobody sees yet, from row ``first`` on; ``codes``: a generation that is written ahead."""
         self._room(first + len(rows))
-        for column, values in zip(self.columns(), (rows.codes, rows.ids, rows.vectors), strict=False):
+        columns = [codes or codes_column(self.state), *self.columns()[1:]]
+        for column, values in zip(columns, (rows.codes, rows.ids, rows.vectors), strict=False):
             column.append(self._writer, first, _as_values(column, values))
         self.state.staged_rows = first + len(rows)
 

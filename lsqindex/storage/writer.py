@@ -44,20 +44,23 @@ class Writer:
         """Begin a transaction that will write about ``reserve`` bytes."""
         env = self.env
         for _ in range(_TRIES):
-            info = env.lmdb.info()
-            used = (info["last_pgno"] + 1) * env.page_size
-            if used + reserve > info["map_size"]:
-                env.grow(engine.round_up(used + 2 * reserve, env.page_size))
             env.gate.enter()  # until commit or abort: the map may not move under an open transaction
             try:
-                self.txn = env.begin(write=True)
-                break
+                need = env.lacks(reserve)
+                if not need:
+                    self.txn = env.begin(write=True)
+                    break
+                env.gate.leave()
+                env.grow(need)
             except lmdb.MapResizedError:
                 env.gate.leave()
                 env.follow_map()
             except lmdb.Error as error:
                 env.gate.leave()
                 raise engine.translated(error, env.path) from error
+            except BaseException:
+                env.gate.leave()
+                raise
         else:
             raise StorageError(f"{env.path}: the map grows all the time")
         try:
@@ -104,6 +107,8 @@ class Writer:
         while True:
             self.state.txn = self.txn.id() if number is None else number
             try:
+                if self.env.replaced():
+                    raise StorageError(f"{self.env.path}: was replaced meanwhile; nothing was written, try again")
                 with engine.errors(self.env.path):
                     self.put(keys.META, keys.STATE, self.state.to_record())
                     self.txn.commit()
