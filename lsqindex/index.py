@@ -461,8 +461,9 @@ class Index:
         if name is None or (self._path is not None and os.path.realpath(name) == os.path.realpath(self._path)):
             self._live().sync()
             return
-        with self._reader() as reader:
-            rewrite.save_copy(reader, self._options, name, self._wait, progress or _no_progress)
+        if self._path is None:
+            self._env.check_outside()
+        rewrite.save_copy(self._reader, self._options, name, self._wait, progress or _no_progress)
         if self._path is None:
             old = self._env
             self._set_up(envs.open_env(name, readonly=False), path=name, read_only=False, wait=self._wait)
@@ -512,9 +513,10 @@ class Index:
     def close(self) -> None:
         """Close the index; results stay valid. Closing twice is no error."""
         if not self._closed:
-            self._closed = True
             if self._env.pid == os.getpid():
+                self._env.check_outside()
                 self._env.close()
+            self._closed = True
 
     def __enter__(self) -> Self:
         self._check_open()

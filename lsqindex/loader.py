@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .coder import Coder
-from .errors import LsqIndexError, VectorError
+from .errors import IdError, LsqIndexError, VectorError
 from .ids import Ids
 from .storage.columns import CHUNK_ROWS, Column
 from .storage.meta import Options
 from .storage.rewrite import COMMIT_BYTES
-from .storage.store import NewRows, Store
+from .storage.store import LAST_AUTO_ID, NewRows, Store
 from .storage.writer import Writer
 from .stored import Joined, StoredVectors
 from .training import fit, recode, switch, write_codes
@@ -60,7 +60,11 @@ class Addition:
 
     def named(self, next_id: int) -> Ids:
         """Their ids."""
-        return np.arange(next_id, next_id + len(self), dtype=np.int64) if self.ids is None else self.ids
+        if self.ids is not None:
+            return self.ids
+        if next_id + len(self) > LAST_AUTO_ID:
+            raise IdError("ids: no numbers are left to be given; pass ids")
+        return np.arange(next_id, next_id + len(self), dtype=np.int64)
 
     def check(self) -> None:
         """Look at every vector, before anything is written."""
@@ -83,7 +87,7 @@ class Encoded:
 def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report: Progress) -> Ids:
     """Add in the open transaction, and commit; the ids. Trains first, where enough vectors are there now."""
     options, old = addition.options, coder
-    due = not coder.trained and len(addition) and writer.state.count + len(addition) >= options.train_size
+    due = not coder.trained and len(addition) > 0 and _count_after(writer, addition) >= options.train_size
     if due or addition.large(coder):
         addition.check()
     if due:
@@ -102,6 +106,14 @@ def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report
         writer.commit()
         report(len(addition), len(addition))
     return ids
+
+
+def _count_after(writer: Writer, addition: Addition) -> int:
+    """How many vectors there will be."""
+    count = writer.state.count + len(addition)
+    if addition.upsert and addition.ids is not None and count >= addition.options.train_size:
+        count -= int((Store(writer, addition.options).rows_of(addition.ids) >= 0).sum())
+    return count
 
 
 def insert(writer: Writer, rows: NewRows, options: Options, *, upsert: bool, nested: bool = False) -> None:

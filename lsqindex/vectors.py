@@ -45,8 +45,12 @@ def open_rows(vectors: ArrayLike, dim: int | None = None, *, what: str = "vector
 
 def as_array(vectors: ArrayLike, *, what: str = "vectors") -> Any:
     """``vectors`` if they have a shape, a dtype and slices; else a NumPy array of them."""
-    if all(hasattr(vectors, name) for name in ("shape", "dtype", "__getitem__")):
-        return vectors
+    try:
+        if all(hasattr(vectors, name) for name in ("shape", "dtype", "__getitem__")):
+            np.dtype(vectors.dtype)  # type: ignore[union-attr]
+            return vectors
+    except TypeError:
+        pass  # a tensor of another library, with dtypes of its own
     try:
         return np.asarray(vectors)
     except (TypeError, ValueError) as error:
@@ -58,8 +62,13 @@ def as_array(vectors: ArrayLike, *, what: str = "vectors") -> Any:
 def read_rows(rows: Any, where: Any = slice(None), *, what: str = "vectors", first: int = 0) -> Vectors:
     """A part of ``rows`` as C-contiguous, finite float32; ``first`` is its number, for the message."""
     # A float64 beyond float32's range becomes inf here and is reported below.
-    with np.errstate(over="ignore"):
-        block = np.ascontiguousarray(rows[where], dtype=np.float32)
+    try:
+        with np.errstate(over="ignore"):
+            block = np.ascontiguousarray(rows[where], dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise VectorError(f"{what}: cannot be read as an array of numbers ({error})") from error
+    if block.ndim != 2:
+        raise VectorError(f"{what}: cannot be read as an array of numbers ({type(rows).__name__}); pass a NumPy array")
     # One comparison finds NaN, infinities and what is too large: all are not ≤ the limit.
     fit = (np.abs(block) <= MAX_MAGNITUDE).all(axis=1)
     if not fit.all():

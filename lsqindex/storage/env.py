@@ -300,14 +300,12 @@ class Env:
     @contextlib.contextmanager
     def write(self, wait: Wait = True) -> Iterator[Writer]:
         """The one writer of the file: waits for its turn, as long as ``wait`` says."""
-        me = threading.get_ident()
-        if self._owner == me:
-            raise BusyError("this thread is in a batch of this index: use the batch, or leave it first")
+        self.check_outside()
         seconds = min(float(wait), threading.TIMEOUT_MAX)
         end = None if wait is True else time.monotonic() + seconds
         if not self._write_lock.acquire(timeout=-1 if end is None else seconds):
             raise BusyError(f"{self.path}: another thread is writing; wait=True waits for it")
-        self._owner = me
+        self._owner = threading.get_ident()
         try:
             if self.readonly:
                 self._become_writable()
@@ -316,6 +314,11 @@ class Env:
         finally:
             self._owner = None
             self._write_lock.release()
+
+    def check_outside(self) -> None:
+        """BusyError where this thread is writing already: it would wait for itself."""
+        if self._owner == threading.get_ident():
+            raise BusyError("this thread is in a batch of this index: use the batch, or leave it first")
 
     @contextlib.contextmanager
     def _locked(self, end: float | None) -> Iterator[None]:

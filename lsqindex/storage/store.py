@@ -39,7 +39,7 @@ from .writer import Writer
 DEAD_SHARE = 4
 
 #: Numbers given to vectors without an id end here; larger ids are the user's own.
-_LAST_AUTO_ID = 1 << 61
+LAST_AUTO_ID = (1 << 62) - 1
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class _Plan:
     changes: sorted_ids.Changes
     replaced: RowNumbers
     count: int
-    highest: int
+    next_id: int
 
 
 class Store:
@@ -146,8 +146,11 @@ class Store:
         changes, old = lookup.plan(wanted, (self.state.rows + order).astype(np.uint32))
         if not upsert:
             _refuse(wanted, old)
-        highest = int(wanted[-1]) if sorted_ids.is_int(ids) else -1
-        return _Plan(changes, old[old >= 0].astype(np.uint32), len(ids), highest)
+        next_id = self.state.next_id
+        if sorted_ids.is_int(ids):
+            low = wanted[wanted < LAST_AUTO_ID]
+            next_id = max(next_id, int(low[-1]) + 1 if len(low) else 0)
+        return _Plan(changes, old[old >= 0].astype(np.uint32), len(ids), next_id)
 
     def _publish(self, plan: _Plan) -> None:
         state, first, replaced = self.state, self.state.rows, plan.replaced
@@ -156,7 +159,7 @@ class Store:
         state.staged_rows = 0
         state.stored += plan.count
         state.count += plan.count - len(replaced)
-        state.next_id = max(state.next_id, min(plan.highest + 1, _LAST_AUTO_ID))
+        state.next_id = plan.next_id
         if len(replaced):
             deleted.mark(self._writer, replaced)
         full = range(first // CHUNK_ROWS, state.rows // CHUNK_ROWS)

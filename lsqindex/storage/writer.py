@@ -39,6 +39,7 @@ class Writer:
         self.clean = True
         self._log: list[Operation[Any]] = []
         self._before = State()
+        self._running = False
 
     def begin(self, reserve: int = 0) -> None:
         """Begin a transaction that will write about ``reserve`` bytes."""
@@ -80,6 +81,7 @@ class Writer:
                 if nested:
                     self.txn = self.env.begin(write=True, parent=outer)
                     self.clean = False
+                self._running = True
                 with engine.errors(self.env.path):
                     result = operation(self)
                 if nested:
@@ -95,6 +97,8 @@ class Writer:
                     self.txn.abort()
                     self.txn, self.state = outer, state
                 raise
+            finally:
+                self._running = False
 
     def commit(self, number: int | None = None, *, always: bool = False) -> None:
         """Make it durable; when this returns, it is. Where nothing was changed nothing is written, unless ``always``.
@@ -110,7 +114,9 @@ class Writer:
                 if self.env.replaced():
                     raise StorageError(f"{self.env.path}: was replaced meanwhile; nothing was written, try again")
                 with engine.errors(self.env.path):
+                    self._running = True
                     self.put(keys.META, keys.STATE, self.state.to_record())
+                    self._running = False
                     self.txn.commit()
                 self._end()
                 return
@@ -174,5 +180,6 @@ class Writer:
 
     def guard(self, key: Any, value: Any) -> None:
         """DamagedError where LMDB would free other pages than those of ``value``, which is to go."""
+        assert self._running, "changes outside of run() would not be done again when the map grows"
         if value is not None and not overflow_sound(value, len(key), self.env.page_size):
             raise DamagedError(f"{self.env.path}: an overflow page is damaged; {REMEDY}")
