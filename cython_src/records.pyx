@@ -25,7 +25,7 @@ cdef extern from "rows.h" nogil:
         const uint32_t *counts
         const uint64_t *addresses
         int64_t records
-    int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t width, int blocked,
+    int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t width, int64_t head,
                        uint8_t *out)
     int lsq_string(const lsq_column *column, uint32_t row, const uint8_t **bytes, uint32_t *size)
     int64_t lsq_find_ints(const lsq_column *column, const uint32_t *rows, int64_t count, const int64_t *ids,
@@ -77,15 +77,17 @@ cdef lsq_column _column(const uint32_t[::1] starts, const uint32_t[::1] counts, 
 
 
 def gather(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
-           const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None, int64_t width, bint blocked):
+           const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None, int64_t width, int64_t head):
     """``rows`` of a column as uint8 (n, width); LookupError for a row that no record holds."""
+    if not 0 <= head <= width:
+        raise ValueError("gather: the head is larger than the row")
     cdef lsq_column column = _column(starts, counts, addresses)
     cdef int64_t missing = -1, n = rows.shape[0]
     out = np.empty((n, width), np.uint8)
     cdef uint8_t[:, ::1] view = out
     if n and width:
         with nogil:
-            missing = lsq_gather(&column, &rows[0], n, width, blocked, &view[0, 0])
+            missing = lsq_gather(&column, &rows[0], n, width, head, &view[0, 0])
     if missing >= 0:
         raise LookupError(f"row {rows[missing]} is in no record")
     return out

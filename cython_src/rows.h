@@ -3,7 +3,8 @@
  * A column (codes, ids, vectors) is a list of records in row order: record i holds rows
  * starts[i] … starts[i] + counts[i] − 1, and its payload begins at address[i], inside LMDB's map.
  * Fixed-width rows lie one after another, or in blocks of 32 by column (byte j of 32 rows side by
- * side); strings as counts[i] end offsets (uint32) and then their bytes.
+ * side; first the blocks of the first `head` bytes, then those of the rest); strings as end offsets
+ * (uint32, one a row) and then their bytes.
  */
 #ifndef LSQ_ROWS_H
 #define LSQ_ROWS_H
@@ -32,31 +33,37 @@ static inline int64_t lsq_record(const lsq_column *column, uint32_t row) {
     return low > 0 && row - column->starts[low - 1] < column->counts[low - 1] ? low - 1 : -1;
 }
 
+/* How many rows a record holds, by its own header: more than counts[] shows, where an add is unfinished. */
+static inline uint64_t lsq_rows_in(const uint8_t *payload) { return lsq_load32(payload - LSQ_HEADER + LSQ_HEADER_COUNT); }
+
 /* Copy `n` rows of `width` bytes; the position of a row that no record holds, or -1. */
-static int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t width, int blocked, uint8_t *out) {
+static int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t width, int64_t head, uint8_t *out) {
     for (int64_t i = 0; i < n; i++, out += width) {
         int64_t record = lsq_record(column, rows[i]);
         if (record < 0) return i;
         const uint8_t *payload = (const uint8_t *)(uintptr_t)column->addresses[record];
         uint64_t at = rows[i] - column->starts[record];
-        if (!blocked) {
+        if (!head) {
             memcpy(out, payload + at * (uint64_t)width, (size_t)width);
             continue;
         }
-        payload += at / LSQ_BLOCK_ROWS * LSQ_BLOCK_ROWS * (uint64_t)width + at % LSQ_BLOCK_ROWS;
-        for (int64_t j = 0; j < width; j++) out[j] = payload[j * LSQ_BLOCK_ROWS];
+        uint64_t blocks = (lsq_rows_in(payload) + LSQ_BLOCK_ROWS - 1) / LSQ_BLOCK_ROWS, block = at / LSQ_BLOCK_ROWS;
+        uint64_t lane = at % LSQ_BLOCK_ROWS, rest = (uint64_t)(width - head);
+        const uint8_t *first = payload + block * LSQ_BLOCK_ROWS * (uint64_t)head + lane;
+        const uint8_t *second = payload + (blocks * (uint64_t)head + block * rest) * LSQ_BLOCK_ROWS + lane;
+        for (int64_t j = 0; j < head; j++) out[j] = first[j * LSQ_BLOCK_ROWS];
+        for (int64_t j = head; j < width; j++) out[j] = second[(j - head) * LSQ_BLOCK_ROWS];
     }
     return -1;
 }
 
-/* The bytes of a string row. The record's offsets were checked when it was first touched. It may hold more
- * rows than counts[] shows (rows of an unfinished add), so its own header tells where the text begins. */
+/* The bytes of a string row. The record's offsets were checked when it was first touched. */
 static inline int lsq_string(const lsq_column *column, uint32_t row, const uint8_t **bytes, uint32_t *size) {
     int64_t record = lsq_record(column, row);
     if (record < 0) return 0;
     const uint8_t *payload = (const uint8_t *)(uintptr_t)column->addresses[record];
     uint32_t at = row - column->starts[record], begin = at ? lsq_load32(payload + 4 * (at - 1)) : 0;
-    *bytes = payload + 4 * (uint64_t)lsq_load32(payload - LSQ_HEADER + LSQ_HEADER_COUNT) + begin;
+    *bytes = payload + 4 * lsq_rows_in(payload) + begin;
     *size = lsq_load32(payload + 4 * at) - begin;
     return 1;
 }

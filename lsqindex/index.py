@@ -498,9 +498,7 @@ class Index:
         """Codes must be such as the encoder makes, and vectors finite."""
         store = Store(reader, self._options)
         coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
-        if (coder.code_size, coder.blocked) != (reader.state.code_size, reader.state.blocked):
-            yield "codes: their size is not the encoder's"
-            return
+        coders.check_fits(coder, reader.state.code_size, reader.state.head)
         living = store.living()
         for first in range(0, len(living), 1 << 14):
             rows = living[first : first + (1 << 14)]
@@ -594,7 +592,7 @@ class Index:
         known = self._coder_known
         if known is None or known[0] != key:
             coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
-            coders.check_fits(coder, reader.state.code_size, reader.state.blocked)
+            coders.check_fits(coder, reader.state.code_size, reader.state.head)
             known = self._coder_known = (key, coder)
         return known[1]
 
@@ -670,7 +668,7 @@ def _fill(env: Env, options: Options, coder: Coder) -> None:
     def operation(writer: Writer) -> None:
         writer.put(keys.META, keys.OPTIONS, options.to_record())
         writer.put(keys.META, keys.ENCODER, coder.to_record())
-        writer.state.code_size, writer.state.blocked = coder.code_size, coder.blocked
+        writer.state.code_size, writer.state.head = coder.code_size, coder.head
 
     with env.write() as writer:
         writer.begin()

@@ -39,7 +39,7 @@ def write_codes(writer: Writer, options: Options, old: Coder, new: Coder, thread
 
     What is too large for one transaction is committed on the way.
     """
-    column: Column = writer.run(lambda writer: Store(writer, options).replace_codes(new.code_size, new.blocked))
+    column: Column = writer.run(lambda writer: Store(writer, options).replace_codes(new.code_size, new.head))
     ids = Store(writer, options).ids()
     written = 0
     for first, end in _runs(ids.starts, ids.counts):

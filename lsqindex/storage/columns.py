@@ -54,8 +54,14 @@ class Column:
     #: Bytes of a row; 0: strings.
     width: int
     generation: int = 0
-    #: In blocks of 32 rows, byte j of all 32 side by side.
-    blocked: bool = False
+    #: Codes lie in blocks of 32 rows, byte j of all 32 side by side: first the blocks of the first `head` bytes of
+    #: all rows of a record, so that these can be read alone, then those of the others. 0: not in blocks.
+    head: int = 0
+
+    @property
+    def blocked(self) -> bool:
+        """Whether rows lie in blocks."""
+        return self.head > 0
 
     @property
     def what(self) -> str:
@@ -155,11 +161,11 @@ class Column:
             self.append(writer, start, _join(kept[:-1], kept[-1]))
 
     def _encode(self, first: int, values: Values) -> bytes:
-        header = records.Header(self.kind, len(values), first, self.width, self.generation)
+        header = records.Header(self.kind, len(values), first, self.width, self.generation, self.head)
         if not self.width:
             text, ends = keys.utf8(values)
             return records.encode(header, ends.tobytes() + text.tobytes())
-        return records.encode(header, to_blocks(values) if self.blocked else np.ascontiguousarray(values))
+        return records.encode(header, to_blocks(values, self.head) if self.blocked else np.ascontiguousarray(values))
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -174,7 +180,7 @@ class Column:
             except UnicodeDecodeError as error:
                 raise DamagedError(f"{self.what}: an id is not UTF-8; {records.REMEDY}") from error
         if self.blocked:
-            return from_blocks(payload, count, self.width)
+            return from_blocks(payload, count, self.width, self.head)
         return np.frombuffer(payload, np.uint8).reshape(count, self.width).copy()
 
     def check(self, value: Any, first: int, *, verify: bool = True) -> tuple[int, memoryview]:
@@ -185,7 +191,7 @@ class Column:
         header, payload = records.decode(value, what, verify=verify)
         start, end = self.part(first)
         count = header.count
-        wanted = records.Header(self.kind, count, first, self.width, self.generation)
+        wanted = records.Header(self.kind, count, first, self.width, self.generation, self.head)
         if header != wanted or not 1 <= count <= end - first or (first - start) % self.piece_rows:
             raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
         if not self.width:
@@ -205,13 +211,13 @@ class Column:
 
 def codes_column(state: State) -> Column:
     """The codes of the valid generation."""
-    return codes_of(state.generation, state.code_size, state.blocked)
+    return codes_of(state.generation, state.code_size, state.head)
 
 
 @lru_cache
-def codes_of(generation: int, code_size: int, blocked: bool) -> Column:
+def codes_of(generation: int, code_size: int, head: int) -> Column:
     """The codes of any generation."""
-    return Column(keys.CODES, keys.codes_prefix(generation), records.CODES, code_size, generation, blocked)
+    return Column(keys.CODES, keys.codes_prefix(generation), records.CODES, code_size, generation, head)
 
 
 @lru_cache
@@ -277,7 +283,7 @@ class Rows:
         arrays = (self.starts, self.counts, self.addresses, rows)
         try:
             if self.column.width:
-                return _records.gather(*arrays, self.column.width, self.column.blocked)
+                return _records.gather(*arrays, self.column.width, self.column.head)
             return _records.gather_strings(*arrays)
         except LookupError as error:
             raise DamagedError(f"{self.column.what}: {error}; {records.REMEDY}") from error
@@ -404,17 +410,22 @@ _NOTHING = _Known(
 )
 
 
-def to_blocks(codes: Bytes) -> Bytes:
-    """Rows (n, width) as blocks of 32 rows by column; the last one padded with zeros."""
+def to_blocks(codes: Bytes, head: int) -> Bytes:
+    """Rows (n, width) as blocks of 32 rows by column, the heads before the rest; the last block padded with zeros."""
     n, width = codes.shape
     padded = np.zeros((_round_up(n), width), np.uint8)
     padded[:n] = codes
-    return np.ascontiguousarray(padded.reshape(-1, BLOCK_ROWS, width).transpose(0, 2, 1))
+    blocks = padded.reshape(-1, BLOCK_ROWS, width).transpose(0, 2, 1)
+    return np.concatenate([blocks[:, :head].reshape(-1), blocks[:, head:].reshape(-1)])
 
 
-def from_blocks(payload: Any, n: int, width: int) -> Bytes:
+def from_blocks(payload: Any, n: int, width: int, head: int) -> Bytes:
     """The rows (n, width) of blocks."""
-    blocks = np.frombuffer(payload, np.uint8).reshape(-1, width, BLOCK_ROWS)
+    data = np.frombuffer(payload, np.uint8)
+    count = len(data) // (width * BLOCK_ROWS)
+    cut = count * BLOCK_ROWS * head
+    parts = data[:cut].reshape(count, head, BLOCK_ROWS), data[cut:].reshape(count, width - head, BLOCK_ROWS)
+    blocks = np.concatenate(parts, axis=1)
     return np.ascontiguousarray(blocks.transpose(0, 2, 1).reshape(-1, width)[:n])
 
 

@@ -80,9 +80,10 @@ class State:
     next_id: int = 0
     #: Which codes are valid; a training writes the next generation beside the old.
     generation: int = 0
-    #: Bytes of a code, and whether codes lie in blocks of 32 rows by column.
+    #: Bytes of a code; how many of them, in blocks of 32 rows by column, lie before the others. 0: codes are not
+    #: in blocks, but one after another.
     code_size: int = 0
-    blocked: bool = False
+    head: int = 0
     #: Raised whenever a full part of a column is removed: addresses known from before are void.
     shape: int = 0
     #: Rows written ahead of `rows`, and a generation written ahead: of a large add or training that has
@@ -105,6 +106,7 @@ class State:
             not all(0 <= number < _LIMIT for number in numbers)
             or not state.count <= state.stored <= state.rows <= MAX_ROWS
             or not 1 <= state.code_size <= 1 << 24
+            or state.head > state.code_size
             or max(state.generation, state.staged_generation) >= 1 << 32
             or state.staged_rows > MAX_ROWS
         ):

@@ -6,7 +6,8 @@
           16..19   width: bytes of a row, 0 where rows differ
           20..23   generation of the codes; 0 for other kinds
           24..31   bytes of the payload
-          32..39   zero
+          32..35   head: bytes of a code that are stored apart, before the rest; 0 for other kinds
+          36..39   zero
           40..47   XXH64 of the payload, seeded with the XXH64 of bytes 0..39
 
 All little-endian. LMDB puts a large value 16 bytes into a page, so the payload of a large record begins
@@ -25,7 +26,7 @@ from .._records import checksum
 from ..errors import DamagedError
 
 HEADER_SIZE = 48
-_HEADER = struct.Struct("<3scIQIIQQ")
+_HEADER = struct.Struct("<3scIQIIQII")
 _CHECKSUM = struct.Struct("<Q")
 
 #: Kinds: meta (msgpack), codes, ids, sorted rows, vectors, deleted rows.
@@ -41,6 +42,7 @@ class Header:
     first: int = 0
     width: int = 0
     generation: int = 0
+    head: int = 0
 
 
 def encode(header: Header, payload: Any) -> bytes:
@@ -51,7 +53,9 @@ def encode(header: Header, payload: Any) -> bytes:
     (56, 7)
     """
     body = memoryview(payload).cast("B")
-    head = _HEADER.pack(b"LSQ", header.kind, header.count, header.first, header.width, header.generation, len(body), 0)
+    head = _HEADER.pack(
+        b"LSQ", header.kind, header.count, header.first, header.width, header.generation, len(body), header.head, 0
+    )
     return b"".join((head, _CHECKSUM.pack(checksum(body, checksum(head))), body))
 
 
@@ -64,7 +68,7 @@ def decode(value: Any, what: str, *, verify: bool = True) -> tuple[Header, memor
     if len(data) < HEADER_SIZE:
         raise DamagedError(f"{what}: {len(data)} bytes are no record; {REMEDY}")
     head = data[: _HEADER.size]
-    magic, kind, count, first, width, generation, size, zero = _HEADER.unpack(head)
+    magic, kind, count, first, width, generation, size, apart, zero = _HEADER.unpack(head)
     if magic != b"LSQ" or zero or size != len(data) - HEADER_SIZE:
         raise DamagedError(f"{what}: not a record of an index; {REMEDY}")
     payload = data[HEADER_SIZE:]
@@ -72,7 +76,7 @@ def decode(value: Any, what: str, *, verify: bool = True) -> tuple[Header, memor
         (stored,) = _CHECKSUM.unpack(data[_HEADER.size : HEADER_SIZE])
         if checksum(payload, checksum(head)) != stored:
             raise DamagedError(f"{what}: the checksum differs, bytes have changed on disk; {REMEDY}")
-    return Header(kind, count, first, width, generation), payload
+    return Header(kind, count, first, width, generation, apart), payload
 
 
 def peek(value: Any, what: str) -> tuple[int, int]:

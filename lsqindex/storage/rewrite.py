@@ -104,7 +104,7 @@ def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progres
 def _copy_meta(source: Reader | Writer, writer: Writer) -> None:
     for key in (keys.OPTIONS, keys.ENCODER):
         writer.put(keys.META, key, bytes(source.get(keys.META, key)))
-    for name in ("next_id", "generation", "code_size", "blocked"):
+    for name in ("next_id", "generation", "code_size", "head"):
         setattr(writer.state, name, getattr(source.state, name))
 
 

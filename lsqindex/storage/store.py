@@ -212,19 +212,19 @@ class Store:
         state.stored += len(living) - CHUNK_ROWS
         state.shape += 1
 
-    def replace_codes(self, code_size: int, blocked: bool) -> Column:
+    def replace_codes(self, code_size: int, head: int) -> Column:
         """Begin a generation of codes beside the valid one; its column."""
         state = self.state
         number = max(state.generation, state.staged_generation) + 1
         state.staged_generation = number
-        return codes_of(number, code_size, blocked)
+        return codes_of(number, code_size, head)
 
     def publish_codes(self, column: Column) -> None:
         """Make a written generation the valid one, and remove the other."""
         old = codes_column(self.state)
         old.remove(self._writer, 0, (1 << 32) - 1)
         state = self.state
-        state.generation, state.code_size, state.blocked = column.generation, column.width, column.blocked
+        state.generation, state.code_size, state.head = column.generation, column.width, column.head
         state.staged_generation = 0
         state.shape += 1
 
@@ -236,7 +236,7 @@ class Store:
                 column.truncate(self._writer, state.rows)
             state.staged_rows = 0
         if state.staged_generation:
-            codes_of(state.staged_generation, 1, False).remove(self._writer, 0, (1 << 32) - 1)
+            codes_of(state.staged_generation, 1, 0).remove(self._writer, 0, (1 << 32) - 1)
             state.staged_generation = 0
 
     def _room(self, rows: int) -> None:
