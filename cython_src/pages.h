@@ -28,12 +28,14 @@ enum { LSQ_FREE_TREE, LSQ_MAIN_TREE, LSQ_NAMED_TREE };
 
 typedef struct {
     const uint8_t *map;
-    uint64_t last; /* the last page of the snapshot */
+    uint64_t last;  /* the last page of the snapshot */
+    uint64_t there; /* pages of the file; free ones at its end may never have been written */
     uint32_t page_size;
     int deep;
     uint8_t *used; /* a bit per page */
     const char *why;
     uint64_t where;
+    uint64_t newest; /* the largest key of the free list: a transaction that freed pages */
 } lsq_walk;
 
 typedef struct {
@@ -49,8 +51,8 @@ static int lsq_bad(lsq_walk *walk, uint64_t page, const char *why) {
     return 0;
 }
 
-static int lsq_use(lsq_walk *walk, uint64_t page, uint64_t count) {
-    if (page < 2 || page > walk->last || count > walk->last - page + 1) return lsq_bad(walk, page, "a page beyond the file");
+static int lsq_use(lsq_walk *walk, uint64_t page, uint64_t count, uint64_t end) {
+    if (page < 2 || page >= end || count > end - page) return lsq_bad(walk, page, "a page beyond the file");
     for (uint64_t i = page; i < page + count; i++) {
         if (walk->used[i >> 3] & 1u << (i & 7)) return lsq_bad(walk, i, "a page in two places");
         walk->used[i >> 3] |= (uint8_t)(1u << (i & 7));
@@ -73,7 +75,7 @@ static int lsq_walk_tree(lsq_walk *walk, const uint8_t *db, int kind);
 static int lsq_walk_value(lsq_walk *walk, lsq_tree *tree, uint64_t page, const uint8_t *data, uint64_t size, int flags) {
     if (flags & LSQ_BIGDATA) {
         uint64_t first = lsq_load64(data), count = (size + LSQ_PAGE_HEADER - 1) / walk->page_size + 1;
-        if (!lsq_use(walk, first, count)) return 0;
+        if (!lsq_use(walk, first, count, walk->there)) return 0;
         tree->overflows += count;
         data = walk->map + first * walk->page_size;
         if (walk->deep || tree->kind == LSQ_FREE_TREE) {
@@ -90,13 +92,13 @@ static int lsq_walk_value(lsq_walk *walk, lsq_tree *tree, uint64_t page, const u
     if (tree->kind == LSQ_FREE_TREE) {
         if (size < 8 || size % 8 || lsq_load64(data) != size / 8 - 1) return lsq_bad(walk, page, "a damaged free list");
         for (uint64_t i = 1; i < size / 8; i++)
-            if (!lsq_use(walk, lsq_load64(data + 8 * i), 1)) return 0;
+            if (!lsq_use(walk, lsq_load64(data + 8 * i), 1, walk->last + 1)) return 0;
     }
     return 1;
 }
 
 static int lsq_walk_page(lsq_walk *walk, lsq_tree *tree, uint64_t page, int levels, lsq_key low, lsq_key high) {
-    if (!lsq_use(walk, page, 1)) return 0;
+    if (!lsq_use(walk, page, 1, walk->there)) return 0;
     const uint8_t *p = walk->map + page * walk->page_size;
     uint32_t flags = lsq_load16(p + 10), lower = lsq_load16(p + 12), upper = lsq_load16(p + 14), taken = 0;
     if (lsq_load64(p) != page) return lsq_bad(walk, page, "a page that is another");
@@ -126,6 +128,7 @@ static int lsq_walk_page(lsq_walk *walk, lsq_tree *tree, uint64_t page, int leve
             before = key;
         }
         if (levels == 1) {
+            if (tree->kind == LSQ_FREE_TREE) walk->newest = lsq_load64(key.key); /* they rise */
             if (kind & ~(uint32_t)(LSQ_BIGDATA | LSQ_SUBDATA)) return lsq_bad(walk, page, "a node of unknown kind");
             if (!lsq_walk_value(walk, tree, page, key.key + length, size, (int)kind)) return 0;
         } else {
@@ -169,22 +172,26 @@ static int lsq_overflow_sound(const uint8_t *value, uint64_t size, uint64_t key_
            lsq_load32(header + 12) == (size + LSQ_PAGE_HEADER - 1) / page_size + 1;
 }
 
-/* Walk the snapshot whose meta page is number `meta`; why it is unsound, or NULL. */
-static const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t page_size, int meta, int deep, uint64_t *where) {
+/* Walk the free list of the snapshot whose meta page is number `meta`, and, unless `only_free`, its trees; why they
+ * are unsound, or NULL. `newest`: the last transaction that freed pages, which is the snapshot's own. */
+static const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t page_size, int meta, int deep, int only_free,
+                                   uint64_t *where, uint64_t *newest) {
     const uint8_t *m = map + (uint64_t)meta * page_size + LSQ_PAGE_HEADER;
-    lsq_walk walk = {map, lsq_load64(m + 120), page_size, deep, NULL, NULL, 0};
-    *where = 0;
-    if (walk.last < 1 || walk.last >= size / page_size) return "the file is shorter than it says";
+    lsq_walk walk = {map, lsq_load64(m + 120), size / page_size, page_size, deep, NULL, NULL, 0, 0};
+    *where = *newest = 0;
+    if (walk.last < 1 || walk.last >= UINT64_MAX / page_size) return "an impossible last page";
+    if (walk.there > walk.last + 1) walk.there = walk.last + 1;
     walk.used = (uint8_t *)calloc(walk.last / 8 + 1, 1);
-    if (!walk.used) return "no memory";
+    if (!walk.used) return "an impossible last page, or no memory";
     /* The free tree's flags carry the environment's own; only the key kind matters. */
     uint8_t free_tree[LSQ_DB_SIZE];
     memcpy(free_tree, m + 24, LSQ_DB_SIZE);
     free_tree[4] &= 8;
     free_tree[5] = 0;
-    if (lsq_walk_tree(&walk, free_tree, LSQ_FREE_TREE)) lsq_walk_tree(&walk, m + 72, LSQ_MAIN_TREE);
+    if (lsq_walk_tree(&walk, free_tree, LSQ_FREE_TREE) && !only_free) lsq_walk_tree(&walk, m + 72, LSQ_MAIN_TREE);
     free(walk.used);
     *where = walk.where;
+    *newest = walk.newest;
     return walk.why;
 }
 

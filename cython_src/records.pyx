@@ -16,7 +16,7 @@ cdef extern from "checksum.h" nogil:
 
 cdef extern from "pages.h" nogil:
     const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t page_size, int meta, int deep,
-                                uint64_t *where)
+                                int only_free, uint64_t *where, uint64_t *newest)
     int lsq_overflow_sound(const uint8_t *value, uint64_t size, uint64_t key_size, uint32_t page_size)
 
 cdef extern from "rows.h" nogil:
@@ -50,14 +50,28 @@ def address(const uint8_t[::1] data not None):
 
 def check_pages(const uint8_t[::1] file not None, uint32_t page_size, int meta, bint deep):
     """Why the B-tree pages of an LMDB file are unsound, and the page, or None; see pages.h."""
-    cdef uint64_t where = 0, size = file.shape[0]
+    cdef uint64_t where = 0, newest = 0, size = file.shape[0]
     cdef const char *why
+    _check_sizes(size, page_size, meta)
+    with nogil:
+        why = lsq_check_pages(&file[0], size, page_size, meta, deep, False, &where, &newest)
+    return None if why is NULL else (why.decode(), where)
+
+
+def last_freed(const uint8_t[::1] file not None, uint32_t page_size, int meta):
+    """The last transaction that freed pages, by the free list of a meta page; 0 where it cannot be told."""
+    cdef uint64_t where = 0, newest = 0, size = file.shape[0]
+    cdef const char *why
+    _check_sizes(size, page_size, meta)
+    with nogil:
+        why = lsq_check_pages(&file[0], size, page_size, meta, False, True, &where, &newest)
+    return newest if why is NULL else 0
+
+
+cdef _check_sizes(uint64_t size, uint32_t page_size, int meta):
     if page_size < 512 or page_size > 65536 or page_size & (page_size - 1) or meta not in (0, 1) \
             or size < 2 * page_size:
-        return "impossible page size", 0
-    with nogil:
-        why = lsq_check_pages(&file[0], size, page_size, meta, deep, &where)
-    return None if why is NULL else (why.decode(), where)
+        raise ValueError("an impossible page size, or a file without meta pages")
 
 
 def overflow_sound(const uint8_t[::1] value not None, uint64_t key_size, uint32_t page_size):

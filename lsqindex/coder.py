@@ -86,7 +86,12 @@ class Coder:
         """From the stored record; an encoder whose plugin is missing says what to install."""
         record = meta.unpack(value, "encoder")
         name, config, fitted = (record.get(key) for key in ("name", "config", "fitted"))
-        if not (isinstance(name, str) and isinstance(config, dict) and isinstance(fitted, bytes | None)):
+        if not (
+            isinstance(name, str)
+            and isinstance(config, dict)
+            and all(isinstance(key, str) for key in config)
+            and isinstance(fitted, bytes | None)
+        ):
             raise DamagedError(f"encoder: fields are missing or of a wrong type; {REMEDY}")
         try:
             encoder = make_encoder(name, **config) if fitted is None else from_bytes(fitted)

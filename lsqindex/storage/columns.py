@@ -426,7 +426,7 @@ def from_blocks(payload: Any, n: int, width: int, head: int) -> Bytes:
     cut = count * BLOCK_ROWS * head
     parts = data[:cut].reshape(count, head, BLOCK_ROWS), data[cut:].reshape(count, width - head, BLOCK_ROWS)
     blocks = np.concatenate(parts, axis=1)
-    return np.ascontiguousarray(blocks.transpose(0, 2, 1).reshape(-1, width)[:n])
+    return np.array(blocks.transpose(0, 2, 1).reshape(-1, width)[:n])  # never a view of LMDB's pages
 
 
 def _round_up(rows: int) -> int:

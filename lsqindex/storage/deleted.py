@@ -41,8 +41,10 @@ def decode(value: object, segment: int) -> NDArray[np.uint8]:
 def segments(source: Reader | Writer) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """All segments with deleted rows."""
     cursor = source.cursor(keys.CODES)
-    found = cursor.set_range(keys.deleted(0))
-    while found and bytes(cursor.key()).startswith(b"d"):
+    found = cursor.set_range(keys.deleted_prefix())
+    while found and bytes(cursor.key()).startswith(keys.deleted_prefix()):
+        if len(cursor.key()) != 5:
+            raise DamagedError(f"deleted rows: a key of impossible size; {records.REMEDY}")
         segment = keys.row_of(bytes(cursor.key()))
         yield segment, decode(cursor.value(), segment)
         found = cursor.next()

@@ -37,7 +37,7 @@ from ..errors import (
 )
 from . import engine, keys, pages
 from .gate import Gate
-from .meta import State, read_state
+from .meta import State, check_format, read_state
 from .records import REMEDY
 from .writer import Writer
 
@@ -110,14 +110,15 @@ class Env:
     def _open(self) -> None:
         for _ in range(_TRIES):
             try:
-                self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+                # (A pipe must not make us wait for its other end.)
+                self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
             except FileNotFoundError as error:
                 raise IndexMissingError(f"{self.path}: no such file; Index.create makes one") from error
             except OSError as error:
                 raise StorageError(f"{self.path}: cannot be opened ({error.strerror})") from error
-            if stat.S_ISDIR(os.fstat(self._fd).st_mode):
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 self.close_files()
-                raise NotAnIndexError(f"{self.path}: is a directory")
+                raise NotAnIndexError(f"{self.path}: is not a regular file")
             try:
                 status = os.fstat(self._fd)
                 self._identity = (status.st_dev, status.st_ino)
@@ -152,9 +153,15 @@ class Env:
     def _open_databases(self) -> dict[bytes, Any]:
         try:
             with self.begin() as txn:
-                names = set(txn.cursor().iternext(keys=True, values=False))
-            missing = set(keys.DATABASES) - {bytes(name) for name in names}
-            if missing:
+                names = {bytes(name) for name in txn.cursor().iternext(keys=True, values=False)}
+            if keys.META not in names:
+                raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
+            meta = self.lmdb.open_db(keys.META, create=False)
+            with self.begin() as txn:
+                options = txn.get(keys.OPTIONS, db=meta)
+                if options is not None:
+                    check_format(options)
+            if not names >= set(keys.DATABASES):
                 raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
             return {name: self.lmdb.open_db(name, create=False) for name in keys.DATABASES}
         except lmdb.Error as error:

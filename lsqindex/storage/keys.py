@@ -54,6 +54,11 @@ def row_of(key: bytes) -> int:
     return int(struct.unpack(">I", key[-4:])[0])
 
 
+def deleted_prefix() -> bytes:
+    """All segments with deleted rows."""
+    return b"d"
+
+
 def deleted(segment: int) -> bytes:
     """The deleted rows of a segment."""
     return b"d" + struct.pack(">I", segment)

@@ -44,12 +44,8 @@ class Options:
     @classmethod
     def from_record(cls, value: Any) -> Options:
         """From the stored record, checked."""
-        record = unpack(value, "options")
-        if record.pop("program", None) != "lsqindex" or type(record.get("format")) is not int:
-            raise NotAnIndexError("the file is of another program: its options are not those of an index")
-        if record["format"] > FORMAT:
-            raise NewerFormatError(f"the file has format {record['format']}, newer than {FORMAT}: upgrade lsqindex")
-        del record["format"]
+        record = check_format(value)
+        del record["program"], record["format"]
         _schema(cls, record, "options")
         options = cls(**record)
         if not (
@@ -114,6 +110,17 @@ class State:
         return state
 
 
+def check_format(value: Any) -> dict[str, Any]:
+    """The options of a file that this version can read: asked before anything else is believed."""
+    record = unpack(value, "options")
+    number = record.get("format")
+    if record.get("program") != "lsqindex" or type(number) is not int or number < 1:
+        raise NotAnIndexError("the file is of another program: its options are not those of an index")
+    if number > FORMAT:
+        raise NewerFormatError(f"the file has format {number}, newer than {FORMAT}: upgrade lsqindex")
+    return record
+
+
 def pack(values: Mapping[str, Any]) -> bytes:
     """A mapping as a record."""
     return records.encode(records.Header(records.META, count=len(values)), msgpack.packb(dict(values)))
@@ -128,6 +135,8 @@ def unpack(value: Any, what: str) -> dict[str, Any]:
         raise DamagedError(f"{what}: not readable as msgpack ({error}); {records.REMEDY}") from error
     if header.kind != records.META or not isinstance(mapping, dict) or len(mapping) != header.count:
         raise DamagedError(f"{what}: not a mapping; {records.REMEDY}")
+    if not all(isinstance(key, str) for key in mapping):
+        raise DamagedError(f"{what}: names must be strings; {records.REMEDY}")
     return mapping
 
 

@@ -16,7 +16,7 @@ import os
 import struct
 from dataclasses import dataclass
 
-from .._records import check_pages
+from .._records import check_pages, last_freed
 from ..errors import DamagedError, NotAnIndexError
 from .records import REMEDY
 
@@ -48,15 +48,14 @@ def read_metas(fd: int, path: str) -> tuple[Meta, Meta]:
         second = _read(fd, page_size if 512 <= page_size <= 65536 else 4096)
         if first is None and second is None:
             raise NotAnIndexError(f"{path}: not an index (no LMDB file of data format 1)")
-        size = os.fstat(fd).st_size
         if first is None or second is None or first.page_size != second.page_size:
             problem = "a meta page is damaged"
         elif page_size & (page_size - 1) or not 512 <= page_size <= 65536:
             problem = "an impossible page size"
         elif abs(first.txn - second.txn) != 1:
             problem = f"the meta pages are of transactions {first.txn} and {second.txn}, which do not follow each other"
-        elif size < (max(first, second, key=lambda meta: meta.txn).last_page + 1) * page_size:
-            problem = f"the file is truncated: {size} bytes"
+        elif os.fstat(fd).st_size < 2 * page_size:
+            problem = "the file is truncated"
         else:
             return first, second
     raise DamagedError(f"{path}: {problem}; {REMEDY}")
@@ -67,18 +66,26 @@ def check_snapshot(fd: int, path: str, txn: int, *, deep: bool = False) -> bool:
 
     False if the meta page of that snapshot is gone already: two commits came in between.
     """
-    meta = read_metas(fd, path)[txn % 2]
+    metas = read_metas(fd, path)
+    meta, other = metas[txn % 2], metas[1 - txn % 2]
     if meta.txn != txn:
         return False
-    with (
-        mmap.mmap(fd, 0, prot=mmap.PROT_READ)
-        if hasattr(mmap, "PROT_READ")
-        else mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as file
-    ):
+    with _map(fd) as file:
         wrong = check_pages(file, meta.page_size, txn % 2, deep)
+        freed = last_freed(file, meta.page_size, 1 - txn % 2)
     if wrong is not None:
         raise DamagedError(f"{path}: page {wrong[1]}: {wrong[0]}; {REMEDY}")
+    # The other page must not be the newer one in truth, with a number that has changed: every transaction
+    # frees pages, under its own number. (If a commit came in between, the page is not what it was.)
+    if freed > other.txn and read_metas(fd, path) == metas:
+        raise DamagedError(f"{path}: a meta page of transaction {freed} says that it is of {other.txn}; {REMEDY}")
     return True
+
+
+def _map(fd: int) -> mmap.mmap:
+    if hasattr(mmap, "PROT_READ"):
+        return mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+    return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
 
 
 def set_txn(path: str, txn: int) -> None:
