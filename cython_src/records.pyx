@@ -27,6 +27,7 @@ cdef extern from "rows.h" nogil:
         int64_t records
     int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t width, int64_t head,
                        uint8_t *out)
+    int64_t lsq_gather_ints(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t *out)
     int lsq_string(const lsq_column *column, uint32_t row, const uint8_t **bytes, uint32_t *size)
     int64_t lsq_find_ints(const lsq_column *column, const uint32_t *rows, int64_t count, const int64_t *ids,
                           int64_t n, int64_t *places, uint8_t *found)
@@ -102,6 +103,21 @@ def gather(const uint32_t[::1] starts not None, const uint32_t[::1] counts not N
     if n and width:
         with nogil:
             missing = lsq_gather(&column, &rows[0], n, width, head, &view[0, 0])
+    if missing >= 0:
+        raise LookupError(f"row {rows[missing]} is in no record")
+    return out
+
+
+def gather_ints(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
+                const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None):
+    """The int ids of ``rows``; LookupError for a row that no record holds."""
+    cdef lsq_column column = _column(starts, counts, addresses)
+    cdef int64_t missing = -1, n = rows.shape[0]
+    out = np.empty(n, np.int64)
+    cdef int64_t[::1] view = out
+    if n:
+        with nogil:
+            missing = lsq_gather_ints(&column, &rows[0], n, &view[0])
     if missing >= 0:
         raise LookupError(f"row {rows[missing]} is in no record")
     return out

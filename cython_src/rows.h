@@ -4,7 +4,7 @@
  * starts[i] … starts[i] + counts[i] − 1, and its payload begins at address[i], inside LMDB's map.
  * Fixed-width rows lie one after another, or in blocks of 32 by column (byte j of 32 rows side by
  * side; first the blocks of the first `head` bytes, then those of the rest); strings as end offsets
- * (uint32, one a row) and then their bytes.
+ * (uint32, one a row) and then their bytes; int ids in 4 or 8 bytes.
  */
 #ifndef LSQ_ROWS_H
 #define LSQ_ROWS_H
@@ -15,7 +15,7 @@
 #include "checksum.h"
 
 enum { LSQ_BLOCK_ROWS = 32 };
-enum { LSQ_HEADER = 48, LSQ_HEADER_COUNT = 4 }; /* storage/records.py */
+enum { LSQ_HEADER = 48, LSQ_HEADER_COUNT = 4, LSQ_HEADER_WIDTH = 16 }; /* storage/records.py */
 
 typedef struct {
     const uint32_t *starts, *counts;
@@ -57,6 +57,20 @@ static int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_
     return -1;
 }
 
+/* The int ids of rows: 8 bytes each, or 4 without a sign where a record's header says so. The position of a row that
+ * no record holds, or -1. */
+static int64_t lsq_gather_ints(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t *out) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t record = lsq_record(column, rows[i]);
+        if (record < 0) return i;
+        const uint8_t *payload = (const uint8_t *)(uintptr_t)column->addresses[record];
+        uint64_t at = rows[i] - column->starts[record];
+        out[i] = lsq_load32(payload - LSQ_HEADER + LSQ_HEADER_WIDTH) == 4 ? (int64_t)lsq_load32(payload + 4 * at)
+                                                                           : (int64_t)lsq_load64(payload + 8 * at);
+    }
+    return -1;
+}
+
 /* The bytes of a string row. The record's offsets were checked when it was first touched. */
 static inline int lsq_string(const lsq_column *column, uint32_t row, const uint8_t **bytes, uint32_t *size) {
     int64_t record = lsq_record(column, row);
@@ -77,7 +91,7 @@ static int64_t lsq_find_ints(const lsq_column *column, const uint32_t *rows, int
         found[i] = 0;
         while (low < high) {
             int64_t middle = (low + high) / 2, id;
-            if (lsq_gather(column, rows + middle, 1, 8, 0, (uint8_t *)&id) >= 0) return i;
+            if (lsq_gather_ints(column, rows + middle, 1, &id) >= 0) return i;
             if (id < ids[i]) { low = middle + 1; continue; }
             if (id == ids[i]) found[i] = 1;
             high = middle;

@@ -106,7 +106,7 @@ def _sorted(store: Store, options: Options) -> Iterator[str]:
     for key, rows in blocks:
         ids = column.gather(rows)
         names = (
-            [keys.sorted_int(int(value)) for value in ids.view(np.int64)[:, 0]]
+            [keys.sorted_int(value) for value in ids.tolist()]
             if isinstance(ids, np.ndarray)
             else [keys.sorted_str(value.encode()) for value in ids]
         )

@@ -18,7 +18,7 @@ never moves a large value, so its address holds in later snapshots too, until th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
@@ -40,7 +40,7 @@ _GROUP_PIECES = 16
 
 Bytes: TypeAlias = NDArray[np.uint8]
 RowNumbers: TypeAlias = NDArray[np.uint32]
-#: Rows of a column: fixed-width ones as uint8 (n, width); strings as a list.
+#: Rows of a column: ids as int64 or a list of str; others as uint8 (n, width).
 Values: TypeAlias = Any
 
 
@@ -160,11 +160,20 @@ class Column:
         if kept:
             self.append(writer, start, _join(kept[:-1], kept[-1]))
 
+    @property
+    def _ints(self) -> bool:
+        return self.kind == records.IDS and self.width > 0
+
     def _encode(self, first: int, values: Values) -> bytes:
         header = records.Header(self.kind, len(values), first, self.width, self.generation, self.head)
         if not self.width:
             text, ends = keys.utf8(values)
             return records.encode(header, ends.tobytes() + text.tobytes())
+        if self._ints:
+            # Most ids are small: four bytes do.
+            small = int(values.min()) >= 0 and int(values.max()) < 1 << 32
+            narrow = values.astype("<u4" if small else "<i8")
+            return records.encode(replace(header, width=narrow.itemsize), narrow)
         return records.encode(header, to_blocks(values, self.head) if self.blocked else np.ascontiguousarray(values))
 
     # -- reading ------------------------------------------------------------------------------
@@ -179,6 +188,8 @@ class Column:
                 return [text[a:b].decode() for a, b in zip([0, *ends[:-1]], ends, strict=True)]
             except UnicodeDecodeError as error:
                 raise DamagedError(f"{self.what}: an id is not UTF-8; {records.REMEDY}") from error
+        if self._ints:
+            return np.frombuffer(payload, "<u4" if len(payload) == 4 * count else "<i8").astype(np.int64)
         if self.blocked:
             return from_blocks(payload, count, self.width, self.head)
         return np.frombuffer(payload, np.uint8).reshape(count, self.width).copy()
@@ -191,12 +202,13 @@ class Column:
         header, payload = records.decode(value, what, verify=verify)
         start, end = self.part(first)
         count = header.count
-        wanted = records.Header(self.kind, count, first, self.width, self.generation, self.head)
+        width = header.width if self._ints and header.width == 4 else self.width
+        wanted = records.Header(self.kind, count, first, width, self.generation, self.head)
         if header != wanted or not 1 <= count <= end - first or (first - start) % self.piece_rows:
             raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
         if not self.width:
             self._check_strings(payload, count, what)
-        elif len(payload) != self.width * (_round_up(count) if self.blocked else count):
+        elif len(payload) != width * (_round_up(count) if self.blocked else count):
             raise DamagedError(f"{what}: {len(payload)} bytes for {count} rows; {records.REMEDY}")
         return count, payload
 
@@ -277,11 +289,13 @@ class Rows:
     def gather(self, rows: RowNumbers) -> Values:
         """Copies of these rows, in this order."""
         rows = np.ascontiguousarray(rows, np.uint32)
-        if not len(rows):
-            return np.empty((0, self.column.width), np.uint8) if self.column.width else []
+        if not len(rows) and not self.column.width:
+            return []
         self.touch(rows)
         arrays = (self.starts, self.counts, self.addresses, rows)
         try:
+            if self.column._ints:
+                return _records.gather_ints(*arrays)
             if self.column.width:
                 return _records.gather(*arrays, self.column.width, self.column.head)
             return _records.gather_strings(*arrays)
@@ -387,11 +401,12 @@ def _measure(column: Column, value: Any, first: int) -> tuple[int, int]:
     start, end = column.part(first)
     full = end - start
     size = len(value) - records.HEADER_SIZE
-    whole = column.width * (_round_up(full) if column.blocked else full)
-    if column.width and first == start and full > column.piece_rows and size == whole:
+    widths = (4, 8) if column._ints else (column.width,)
+    whole = [width * (_round_up(full) if column.blocked else full) for width in widths]
+    if column.width and first == start and full > column.piece_rows and size in whole:
         return full, 0
     count, checksum = records.peek(value, column.what)
-    if column.width and size != column.width * (_round_up(count) if column.blocked else count):
+    if column.width and size not in [width * (_round_up(count) if column.blocked else count) for width in widths]:
         raise DamagedError(f"{column.what} from row {first} on: {size} bytes for {count} rows; {records.REMEDY}")
     return count, checksum
 
@@ -442,5 +457,7 @@ def _join(parts: Sequence[Values], last: Values) -> Values:
 def _ranges(starts: RowNumbers, counts: RowNumbers) -> RowNumbers:
     """All numbers of the ranges, one after another."""
     total = int(counts.sum())
+    if total and int(starts[-1]) + int(counts[-1]) - int(starts[0]) == total:
+        return np.arange(starts[0], int(starts[0]) + total, dtype=np.uint32)
     offsets = np.repeat(starts.astype(np.int64) - (np.cumsum(counts, dtype=np.int64) - counts), counts)
     return (offsets + np.arange(total)).astype(np.uint32)

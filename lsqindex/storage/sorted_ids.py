@@ -133,12 +133,7 @@ class SortedIds:
 
     def _key(self, merged: RowNumbers, new: NDArray[np.int64], at: int, ids: Ids, block: _Block) -> bytes:
         """The key of a block that begins with entry ``at``: its id is new, or in the column."""
-        if new[at] >= 0:
-            value = ids[block.begin + int(new[at])]
-        elif is_int(ids):
-            value = self._ids.gather(merged[at : at + 1]).view(np.int64)[0, 0]
-        else:
-            value = self._ids.gather(merged[at : at + 1])[0]
+        value = ids[block.begin + int(new[at])] if new[at] >= 0 else self._ids.gather(merged[at : at + 1])[0]
         return keys.sorted_int(int(value)) if is_int(ids) else keys.sorted_str(value.encode())
 
     def _blocks(self, ids: Ids) -> Iterator[_Block]:

@@ -4,14 +4,14 @@
     delete   ids → rows → bits; a chunk with many deleted rows is given back: its living rows move to
              the end, as an update would move them, and its records go
 
-A chunk is given back when a quarter of its rows are deleted, so a file never holds much more than its
-living rows, and each deleted row pays for moving three.
+A chunk is given back when a quarter of its rows are deleted, so a file that is updated for ever does not grow for
+ever, and each deleted row pays for moving three. An operation gives back only so many chunks as its own size
+allows: what a large delete leaves, later ones or compact() take.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from .columns import (
     Column,
     RowNumbers,
     Rows,
-    Values,
     codes_column,
     codes_of,
     ids_column,
@@ -37,6 +36,9 @@ from .writer import Writer
 
 #: A full chunk with this share of deleted rows, or more, is given back.
 DEAD_SHARE = 4
+
+#: An operation moves at most about so much.
+_MOVED_BYTES = 64 << 20
 
 #: Numbers given to vectors without an id end here; larger ids are the user's own.
 LAST_AUTO_ID = (1 << 62) - 1
@@ -97,13 +99,12 @@ class Store:
 
     def ids_of(self, rows: RowNumbers) -> Ids:
         """The id of each row."""
-        found = self.ids().gather(rows)
-        return found.view(np.int64)[:, 0] if isinstance(found, np.ndarray) else found
+        return self.ids().gather(rows)
 
     def living(self) -> RowNumbers:
         """All rows that are not deleted, ascending."""
-        rows = self.ids().numbers()
-        return rows[~deleted.mask(self.source, rows)]
+        rows = self.codes().numbers()
+        return rows if self.state.count == self.state.stored else rows[~deleted.mask(self.source, rows)]
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -131,7 +132,7 @@ class Store:
         self._room(first + len(rows))
         columns = [codes or codes_column(self.state), *self.columns()[1:]]
         for column, values in zip(columns, (rows.codes, rows.ids, rows.vectors), strict=False):
-            column.append(self._writer, first, _as_values(column, values))
+            column.append(self._writer, first, values)
         self.state.staged_rows = first + len(rows)
 
     def publish(self, ids: Ids, *, upsert: bool) -> None:
@@ -163,7 +164,7 @@ class Store:
         if len(replaced):
             deleted.mark(self._writer, replaced)
         full = range(first // CHUNK_ROWS, state.rows // CHUNK_ROWS)
-        self._give_back({*full, *(replaced // CHUNK_ROWS).tolist()})
+        self._give_back({*full, *(replaced // CHUNK_ROWS).tolist()}, plan.count)
 
     def refuse_known(self, ids: Ids) -> None:
         """DuplicateIdError where one of ``ids`` is in the index."""
@@ -179,18 +180,27 @@ class Store:
             sorted_ids.apply(self._writer, changes)
             deleted.mark(self._writer, gone)
             self.state.count -= len(gone)
-            self._give_back(set((gone // CHUNK_ROWS).tolist()))
+            self._give_back(set((gone // CHUNK_ROWS).tolist()), len(gone))
         return len(gone)
 
-    def _give_back(self, chunks: set[int]) -> None:
-        """Give back those of the full ``chunks`` that hold too many deleted rows."""
+    def _give_back(self, chunks: set[int], changed: int) -> None:
+        """Give back those of the full ``chunks`` that hold too many deleted rows, after ``changed`` were changed.
+
+        On the average a chunk is due for every 1,016 deleted rows; twice as many are allowed, but not more than one
+        transaction should hold. Chunks without a living row cost nothing and always go.
+        """
         full = self.state.rows // CHUNK_ROWS
-        for chunk in sorted(chunks):
-            if chunk >= full:
-                continue
-            dead = deleted.chunk_flags(self.source, chunk)
-            if DEAD_SHARE * int(dead.sum()) >= CHUNK_ROWS:
-                self._move(chunk, (chunk * CHUNK_ROWS + np.flatnonzero(~dead)).astype(np.uint32))
+        flags = {chunk: deleted.chunk_flags(self.source, chunk) for chunk in chunks if chunk < full}
+        due = [chunk for chunk, dead in flags.items() if DEAD_SHARE * int(dead.sum()) >= CHUNK_ROWS]
+        moved = 0
+        row_bytes = sum(max(16, column.width) for column in self.columns())
+        budget = min(CHUNK_ROWS + 2 * DEAD_SHARE * changed, max(CHUNK_ROWS, _MOVED_BYTES // row_bytes))
+        for chunk in sorted(due, key=lambda chunk: (-int(flags[chunk].sum()), chunk)):
+            living = (chunk * CHUNK_ROWS + np.flatnonzero(~flags[chunk])).astype(np.uint32)
+            moved += len(living)
+            if moved > budget:
+                return
+            self._move(chunk, living)
 
     def _move(self, chunk: int, living: RowNumbers) -> None:
         """Move the living rows of a full chunk to the end, and remove the chunk."""
@@ -244,12 +254,6 @@ class Store:
             raise ParameterError(
                 f"the index has given out {self.state.rows} of {MAX_ROWS} row numbers; compact() makes them free again"
             )
-
-
-def _as_values(column: Column, values: Any) -> Values:
-    if isinstance(values, np.ndarray) and values.dtype != np.uint8:
-        return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), column.width)
-    return values
 
 
 def _refuse(ids: Ids, rows: NDArray[np.int64]) -> None:
