@@ -181,6 +181,9 @@ static const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t p
     *where = *newest = 0;
     if (walk.last < 1 || walk.last >= UINT64_MAX / page_size) return "an impossible last page";
     if (walk.there > walk.last + 1) walk.there = walk.last + 1;
+    /* Pages that were taken at the end and freed in one transaction are not written: a free list, 8 bytes a page,
+     * must name all of them. */
+    if (walk.last + 1 - walk.there > size / 8) return "the file is truncated";
     walk.used = (uint8_t *)calloc(walk.last / 8 + 1, 1);
     if (!walk.used) return "an impossible last page, or no memory";
     /* The free tree's flags carry the environment's own; only the key kind matters. */
@@ -188,7 +191,9 @@ static const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t p
     memcpy(free_tree, m + 24, LSQ_DB_SIZE);
     free_tree[4] &= 8;
     free_tree[5] = 0;
-    if (lsq_walk_tree(&walk, free_tree, LSQ_FREE_TREE) && !only_free) lsq_walk_tree(&walk, m + 72, LSQ_MAIN_TREE);
+    if (lsq_walk_tree(&walk, free_tree, LSQ_FREE_TREE) && !only_free && lsq_walk_tree(&walk, m + 72, LSQ_MAIN_TREE))
+        for (uint64_t i = walk.there; i <= walk.last; i++)
+            if (!(walk.used[i >> 3] & 1u << (i & 7)) && !lsq_bad(&walk, i, "the file is truncated")) break;
     free(walk.used);
     *where = walk.where;
     *newest = walk.newest;

@@ -578,13 +578,10 @@ class Index:
         self._check_writable()
         with self._live().write(self._wait) as writer:
             writer.begin(reserve)
-            try:
-                self._follow(writer)
-                if writer.state.staged_rows or writer.state.staged_generation:
-                    writer.run(lambda writer: Store(writer, self._options).tidy())
-                yield writer
-            finally:
-                writer.abort()
+            self._follow(writer)
+            if writer.state.staged_rows or writer.state.staged_generation:
+                writer.run(lambda writer: Store(writer, self._options).tidy())
+            yield writer
 
     def _coder(self, reader: Reader | Writer) -> Coder:
         """The coder of a snapshot: known from before, or read."""

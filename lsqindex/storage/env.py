@@ -317,7 +317,11 @@ class Env:
             if self.readonly:
                 self._become_writable()
             with self._locked(end):
-                yield Writer(self)
+                writer = Writer(self)
+                try:
+                    yield writer
+                finally:
+                    writer.abort()
         finally:
             self._owner = None
             self._write_lock.release()

@@ -51,10 +51,7 @@ def save_copy(
             raise IndexExistsError(f"{path}: is there and is not an index; it is left alone") from error
         with contextlib.closing(target), target.write(wait) as held:
             held.begin()
-            try:
-                _replace(new, held)
-            finally:
-                held.abort()
+            _replace(new, held)
 
 
 def compact(writer: Writer, options: Options, progress: Progress) -> None:
