@@ -24,8 +24,8 @@ def read_ids(ids: Any, kind: str, *, n: int | None = None, known: bool = False) 
     >>> read_ids([3, 1], "int")
     array([3, 1])
     """
-    if isinstance(ids, Mapping):
-        raise IdError("ids: a sequence of ids is needed, got a mapping")
+    if isinstance(ids, Mapping | bytes | bytearray | memoryview):
+        raise IdError(f"ids: a sequence of ids is needed, got {type(ids).__name__}")
     if isinstance(ids, Iterable) and not isinstance(ids, str | np.ndarray | list | tuple):
         ids = list(ids)
     names = _ints(ids, known) if kind == "int" else _strings(ids, known)

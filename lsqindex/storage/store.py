@@ -260,7 +260,8 @@ def _refuse(ids: Ids, rows: NDArray[np.int64]) -> None:
     known = np.flatnonzero(rows >= 0)
     if len(known):
         first = ids[int(known[0])]
+        name = repr(first.item() if isinstance(first, np.generic) else first)
+        others = f", and {len(known) - 1} more of these are" if len(known) > 1 else ""
         raise DuplicateIdError(
-            f"ids: {first.item() if isinstance(first, np.generic) else first!r} is in the index already, as are "
-            f"{len(known)} of these; upsert=True replaces them, delete(ids) removes them"
+            f"ids: {name} is in the index already{others}; upsert=True replaces, delete(ids) removes"
         )
