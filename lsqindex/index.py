@@ -149,7 +149,7 @@ class Index:
         name = _path(path)
         index = cls.__new__(cls)
         index._closed = True
-        index._set_up(envs.open_env(name, readonly=read_only), path=name, read_only=read_only, wait=wait)
+        index._set_up(envs.open_env(name), path=name, read_only=read_only, wait=wait)
         return index
 
     def _set_up(self, env: Env, *, path: str | None, read_only: bool, wait: Wait) -> None:
@@ -466,7 +466,7 @@ class Index:
         rewrite.save_copy(self._reader, self._options, name, self._wait, progress or _no_progress)
         if self._path is None:
             old = self._env
-            self._set_up(envs.open_env(name, readonly=False), path=name, read_only=False, wait=self._wait)
+            self._set_up(envs.open_env(name), path=name, read_only=False, wait=self._wait)
             old.close()
 
     def compact(self, *, progress: loader.Progress | None = None) -> None:
@@ -481,16 +481,19 @@ class Index:
 
     def check(self) -> list[str]:
         """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound."""
-        env = self._live()
         found: list[str] = []
         try:
-            env.check_pages()
-            env.columns.clear()
-            with self._reader() as reader:
-                found += check.problems(reader, self._options)
-                if not found:
-                    found += self._check_codes(reader)
+            whole = False
+            while not whole:
+                with self._reader() as reader:
+                    whole = reader.env.check_pages(reader)
+                    if whole:
+                        reader.env.columns.clear()  # look at everything again
+                        found += check.problems(reader, self._options)
+                        found += [] if found else self._check_codes(reader)
         except LsqIndexError as error:
+            if isinstance(error, ClosedError):
+                raise
             found.append(str(error))
         return found
 
@@ -547,12 +550,8 @@ class Index:
             raise ReadOnlyError("the index was opened read-only; Index.open(path) opens it for writing")
 
     def _live(self) -> Env:
-        """The environment of this process: a forked child opens the file by itself."""
         self._check_open()
-        if not envs.check_process(self._env):
-            assert self._path is not None
-            self._env = envs.open_env(self._path, readonly=self._read_only)
-            self._opened = -1  # it may be another file by now
+        envs.check_process(self._env)
         return self._env
 
     @contextlib.contextmanager

@@ -80,6 +80,9 @@ def translated(error: lmdb.Error, path: str) -> LsqIndexError:
     """One of LMDB's errors as ours."""
     if error.code in _NO_ROOM:
         return _full(error.code, path)
+    # LMDB calls a write that was cut short, as the last one on a full disk is, an input/output error.
+    if error.code == errno.EIO and _no_room(path):
+        return _full(errno.ENOSPC, path)
     if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.BadTxnError | lmdb.PanicError):
         return DamagedError(f"{path}: LMDB says {error}; {REMEDY}")
     if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError):
@@ -94,10 +97,25 @@ def system_error(error: OSError, path: str) -> LsqIndexError:
     return StorageError(error.errno or 0, f"{path}: {error.strerror}")
 
 
+def _no_room(path: str) -> bool:
+    """Whether the disk, or what this process may write to a file, is about full."""
+    with contextlib.suppress(OSError, ImportError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if limit != resource.RLIM_INFINITY and os.path.getsize(path) + _LITTLE > limit:
+            return True
+    with contextlib.suppress(OSError, AttributeError):
+        disk = os.statvfs(path)
+        return disk.f_bavail * disk.f_frsize < _LITTLE
+    return False
+
+
 def _full(code: int, path: str) -> DiskFullError:
     return DiskFullError(
         code, f"{path}: no room left for what was to be written ({os.strerror(code)}); make room, try again"
     )
 
 
+_LITTLE = 16 << 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -2,7 +2,8 @@
 
 What LMDB asks of its users is answered here, and nowhere else:
 
-- A process may open a file once: a registry by real path counts users; a forked child begins anew.
+- A process may open a file once: a registry by real path counts users. A fork would share what must not be shared,
+  so files that nobody is using are closed before it, and parent and child each open them again.
 - The map has a size. When it is full, the transaction is rolled back, the map grown, and everything the
   transaction did is done again (:class:`Writer`); growth by another process is followed. Nobody in this
   process may be reading meanwhile: the gate.
@@ -74,11 +75,11 @@ class Reader:
 class Env:
     """An open file. Made by :func:`open_env` and :func:`memory_env`."""
 
-    def __init__(
-        self, path: str, *, readonly: bool, sync: bool = True, memory: bool = False, private: bool = False
-    ) -> None:
+    def __init__(self, path: str, *, sync: bool = True, memory: bool = False, private: bool = False) -> None:
         self.path = path
-        self.readonly = readonly
+        #: A file is opened for reading until it is first written to: opening it for writing takes LMDB's lock of the
+        #: writer for a moment, and would wait for one.
+        self.readonly = not (memory or private)
         self.memory = memory
         #: Nobody else can have it open: it needs no lock.
         self._private = memory or private
@@ -135,20 +136,16 @@ class Env:
             self.close_files()
         raise StorageError(f"{self.path}: is being replaced all the time")
 
-    def _check_pages(self, *, deep: bool = False) -> None:
+    def _check_pages(self) -> None:
         for _ in range(_TRIES):
             with self.begin() as txn:
-                if pages.check_snapshot(self._fd, self.path, txn.id(), deep=deep):
+                if pages.check_snapshot(self._fd, self.path, txn.id()):
                     return
         raise DamagedError(f"{self.path}: no meta page has the number of the last transaction; {REMEDY}")
 
-    def check_pages(self) -> None:
-        """Look at LMDB's pages again, closely; DamagedError if they are unsound."""
-        self.gate.enter()
-        try:
-            self._check_pages(deep=True)
-        finally:
-            self.gate.leave()
+    def check_pages(self, reader: Reader) -> bool:
+        """Look closely at LMDB's pages of a snapshot; False if two commits came in between: take another one."""
+        return pages.check_snapshot(self._fd, self.path, reader.txn.id(), deep=True)
 
     def _open_databases(self) -> dict[bytes, Any]:
         try:
@@ -190,12 +187,13 @@ class Env:
             os.close(self._fd)
             self._fd = -1
 
-    def reopen(self, *, readonly: bool | None = None) -> None:
-        """Open the file again: after it was replaced, after a failed commit, or to write."""
+    def reopen(self, *, writable: bool = False) -> None:
+        """Open the file again: after it was replaced, after a fork, after a failed commit, or to write."""
         with self.gate.alone():
+            if not self.users:
+                raise ClosedError("the index is closed; Index.open opens it again")
             self.close_files()
-            if readonly is not None:
-                self.readonly = readonly
+            self.readonly = self.readonly and not writable
             self.moved += 1
             self.opened += 1
             self.columns.clear()
@@ -218,11 +216,22 @@ class Env:
                     del _registry[self.path]
             self._closing.set()
 
-    def abandon(self) -> None:
-        """In a forked child: let go without touching LMDB, whose locks belong to the parent."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def sleep(self) -> bool:
+        """Before a fork: close the file and let nobody in, if nobody is using it now."""
+        if self.memory or not self.gate.try_alone():
+            return False
+        self.close_files()
+        return True
+
+    def wake(self, *, child: bool) -> None:
+        """After a fork: whoever comes next opens the file again."""
+        if child:
+            self.pid = os.getpid()
+            self.gate = Gate()
+            self._write_lock = threading.Lock()
+            self._owner = None
+        else:
+            self.gate.leave_alone()
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -233,10 +242,10 @@ class Env:
             self.gate.enter()
             txn = None
             try:
-                self._check_open()
                 again: Callable[[], None] | None = None
                 try:
-                    txn = self.begin()
+                    txn = self.begin() if self.lmdb is not None else None
+                    again = self.reopen if txn is None else None
                 except lmdb.MapResizedError:
                     again = self.follow_map
                 except lmdb.ReadersFullError:
@@ -261,12 +270,12 @@ class Env:
     def follow_map(self) -> None:
         """Take over the map size that another process chose."""
         with self.gate.alone():
-            self.lmdb.set_mapsize(0)
+            if self.lmdb is not None:
+                self.lmdb.set_mapsize(0)
             self.moved += 1
 
     def lacks(self, room: int) -> int:
         """How large the map must be for ``room`` more bytes; 0 if it is."""
-        self._check_open()
         info = self.lmdb.info()
         used = (info["last_pgno"] + 1) * self.page_size
         return engine.round_up(used + 2 * room, self.page_size) if used + room > info["map_size"] else 0
@@ -274,7 +283,8 @@ class Env:
     def grow(self, least: int = 0) -> None:
         """Double the map, or more."""
         with self.gate.alone():
-            self.lmdb.set_mapsize(max(2 * self.lmdb.info()["map_size"], least))
+            if self.lmdb is not None:
+                self.lmdb.set_mapsize(max(2 * self.lmdb.info()["map_size"], least))
             self.moved += 1
 
     def file_size(self) -> int:
@@ -291,16 +301,12 @@ class Env:
         """Everything committed is on the disk when this returns."""
         self.gate.enter()
         try:
-            self._check_open()
-            if not self.readonly:
+            # What was never opened for writing has nothing to sync.
+            if self.lmdb is not None and not self.readonly:
                 with engine.errors(self.path):
                     self.lmdb.sync(True)
         finally:
             self.gate.leave()
-
-    def _check_open(self) -> None:
-        if self.lmdb is None:
-            raise ClosedError("the index is closed; Index.open opens it again")
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -314,9 +320,9 @@ class Env:
             raise BusyError(f"{self.path}: another thread is writing; wait=True waits for it")
         self._owner = threading.get_ident()
         try:
-            if self.readonly:
-                self._become_writable()
             with self._locked(end):
+                if self.readonly:
+                    self._become_writable()
                 writer = Writer(self)
                 try:
                     yield writer
@@ -359,7 +365,7 @@ class Env:
     def _become_writable(self) -> None:
         if not os.access(self.path, os.W_OK):
             raise ReadOnlyError(f"{self.path}: the system does not let us write to it")
-        self.reopen(readonly=False)
+        self.reopen(writable=True)
 
     def _flock(self, fd: int, end: float | None) -> None:
         pause = 0.0005
@@ -383,6 +389,7 @@ class Env:
 _registry: dict[str, Env] = {}
 _registry_lock = threading.RLock()
 _abandoned: list[Env] = []
+_asleep: list[Env] = []
 #: Descriptors that hold a lock: a child of a fork must not keep it alive.
 locks: set[int] = set()
 
@@ -400,14 +407,16 @@ def try_lock(fd: int) -> bool:
     return True
 
 
-def open_env(path: str | os.PathLike[str], *, readonly: bool, sync: bool = True) -> Env:
+def open_env(path: str | os.PathLike[str], *, sync: bool = True) -> Env:
     """The environment of that file, shared within the process; ``Env.close`` when done."""
     real = os.path.realpath(os.fspath(path))
     while True:
         with _registry_lock:
             env = _registry.get(real)
+            if env is None and any(left.path == real for left in _abandoned):
+                raise ForkedError(f"{path}: was in use while this process was forked; open it in a fresh process")
             if env is None:
-                env = _registry[real] = Env(real, readonly=readonly, sync=sync)
+                env = _registry[real] = Env(real, sync=sync)
                 return env
             if env.users:
                 env.users += 1
@@ -425,7 +434,7 @@ def memory_env(build: Callable[[Env], None]) -> Env:
             fd = os.memfd_create("lsqindex")
             os.symlink(f"/proc/self/fd/{fd}", path)
         engine.create(path)
-        env = Env(path, readonly=False, sync=False, memory=True)
+        env = Env(path, sync=False, memory=True)
     finally:
         if fd >= 0:
             os.close(fd)
@@ -446,26 +455,41 @@ def _nothing() -> None:
     """No cure is needed: try again."""
 
 
-def _after_fork() -> None:
+def _before_fork() -> None:
+    _registry_lock.acquire()
+    _asleep.extend(env for env in _registry.values() if env.sleep())
+
+
+def _after_in_parent() -> None:
+    for env in _asleep:
+        env.wake(child=False)
+    _asleep.clear()
+    _registry_lock.release()
+
+
+def _after_in_child() -> None:
     global _registry_lock
     _registry_lock = threading.RLock()
-    for env in _registry.values():
-        env.abandon()
-        _abandoned.append(env)
-    _registry.clear()
+    for env in _asleep:
+        env.wake(child=True)
+    # The others were in use: they stay the parent's, and their memory is never touched here.
+    _abandoned.extend(env for env in _registry.values() if env not in _asleep)
+    for env in _abandoned:
+        _registry.pop(env.path, None)
+    _asleep.clear()
     for fd in locks:
         os.close(fd)
     locks.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
 
 
-def check_process(env: Env) -> bool:
-    """False where ``env`` was opened by the parent of this process; ForkedError if it cannot be opened again."""
+def check_process(env: Env) -> None:
+    """ForkedError where ``env`` belongs to the parent of this process."""
     if env.pid == os.getpid():
-        return True
+        return
     if env.memory:
         raise ForkedError("an index in memory stays with the process that made it: save(path) it, and open that here")
-    return False
+    raise ForkedError("the index was in use while the process was forked: fork when it is not, or open it in the child")

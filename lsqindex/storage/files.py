@@ -34,7 +34,7 @@ def new_file(path: str) -> Iterator[Env]:
             engine.create(passing)
         except lmdb.Error as error:
             raise engine.translated(error, path) from error
-        env = Env(passing, readonly=False, sync=False, private=True)
+        env = Env(passing, sync=False, private=True)
         yield env
     finally:
         if env is not None:

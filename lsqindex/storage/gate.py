@@ -32,6 +32,20 @@ class Gate:
                 del self._inside[me]
                 self._condition.notify_all()
 
+    def try_alone(self) -> bool:
+        """Let nobody in, if nobody is inside now; ``leave_alone`` opens the gate again."""
+        with self._condition:
+            if self._alone or self._inside:
+                return False
+            self._alone = True
+            return True
+
+    def leave_alone(self) -> None:
+        """Let the others in again."""
+        with self._condition:
+            self._alone = False
+            self._condition.notify_all()
+
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Wait until all are out, and let nobody in; a thread that is inside itself would wait for ever."""
@@ -45,6 +59,4 @@ class Gate:
         try:
             yield
         finally:
-            with self._condition:
-                self._alone = False
-                self._condition.notify_all()
+            self.leave_alone()

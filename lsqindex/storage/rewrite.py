@@ -46,7 +46,7 @@ def save_copy(
                 raise IndexExistsError(f"{path}: a file was made there meanwhile; nothing was changed") from error
             return
         try:
-            target = envs.open_env(path, readonly=False)
+            target = envs.open_env(path)
         except NotAnIndexError as error:
             raise IndexExistsError(f"{path}: is there and is not an index; it is left alone") from error
         with contextlib.closing(target), target.write(wait) as held:

@@ -47,12 +47,11 @@ class Writer:
         for _ in range(_TRIES):
             env.gate.enter()  # until commit or abort: the map may not move under an open transaction
             try:
-                need = env.lacks(reserve)
-                if not need:
+                need = env.lacks(reserve) if env.lmdb is not None else 0
+                if env.lmdb is not None and not need:
                     self.txn = env.begin(write=True)
                     break
                 env.gate.leave()
-                env.grow(need)
             except lmdb.MapResizedError:
                 env.gate.leave()
                 env.follow_map()
@@ -62,6 +61,11 @@ class Writer:
             except BaseException:
                 env.gate.leave()
                 raise
+            else:
+                if need:
+                    env.grow(need)
+                else:
+                    env.reopen()  # closed, or asleep since a fork
         else:
             raise StorageError(f"{env.path}: the map grows all the time")
         try:
