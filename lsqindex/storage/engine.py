@@ -17,13 +17,14 @@ from .records import REMEDY
 
 #: Address space of a new map; only what is used takes memory or disk.
 INITIAL_MAP = 1 << 30
-#: Transactions that may read at once, in all processes.
+#: Transactions that may read at once, in all processes; 64 bytes each in the lock file, and a page for the rest.
 READERS = 1022
+_LOCK_BYTES = 64 * READERS + 4096
 
 
 def create(path: str) -> None:
-    """An LMDB file with our databases, empty."""
-    env = lmdb.open(path, subdir=False, lib_version=0, map_size=1 << 20, max_dbs=16, sync=False)
+    """An LMDB file with our databases, empty; nobody else knows of it yet."""
+    env = lmdb.open(path, subdir=False, lib_version=0, map_size=1 << 20, max_dbs=16, sync=False, lock=False)
     try:
         with env.begin(write=True) as txn:
             for name in keys.DATABASES:
@@ -33,7 +34,7 @@ def create(path: str) -> None:
         env.close()
 
 
-def open_file(path: str, size: int, readonly: bool, sync: bool) -> Any:
+def open_file(path: str, size: int, *, readonly: bool, sync: bool, lock: bool) -> Any:
     """An LMDB environment of a file that is there, of ``size`` bytes now."""
     options: dict[str, Any] = {
         "subdir": False,
@@ -41,9 +42,7 @@ def open_file(path: str, size: int, readonly: bool, sync: bool) -> Any:
         "create": False,
         "max_dbs": 16,
         "max_readers": READERS,
-        "map_size": max(INITIAL_MAP, round_up(2 * size, 4096))
-        if not readonly
-        else max(INITIAL_MAP, round_up(size, 4096)),
+        "map_size": max(INITIAL_MAP, round_up(size if readonly else 2 * size, 4096)),
         "sync": sync,
         "metasync": sync,
         "meminit": False,
@@ -51,13 +50,40 @@ def open_file(path: str, size: int, readonly: bool, sync: bool) -> Any:
         "readonly": readonly,
     }
     try:
-        return lmdb.open(path, **options)
+        if lock:
+            lock = _make_lock_file(path, readonly)
+        return lmdb.open(path, lock=lock, **options)
     except lmdb.Error as error:
-        if readonly and error.code in (errno.EROFS, errno.EACCES, errno.EPERM):
-            # Read-only media have no room for a lock file, and no writers either.
-            with contextlib.suppress(lmdb.Error):
-                return lmdb.open(path, **options, lock=False)
         raise translated(error, path) from error
+
+
+def _make_lock_file(path: str, readonly: bool) -> bool:
+    """Make room for LMDB's lock file, which it maps without asking; False where there is none, and no writers either.
+
+    (Nobody in this process has it open: closing a second descriptor would drop LMDB's locks.)
+    """
+    name = path + "-lock"
+    new = not os.path.exists(name)
+    try:
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+    except OSError as error:
+        # Read-only media, or a directory of others.
+        if readonly and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            return False
+        raise system_error(error, path) from error
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, _LOCK_BYTES)
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            if new:
+                os.unlink(name)
+            if not (new and readonly):
+                raise system_error(error, path) from error
+            return False
+    finally:
+        os.close(fd)
+    return True
 
 
 def round_up(size: int, page: int) -> int:

@@ -124,7 +124,13 @@ class Env:
                 status = os.fstat(self._fd)
                 self._identity = (status.st_dev, status.st_ino)
                 self.page_size = pages.read_metas(self._fd, self.path)[0].page_size
-                self.lmdb = engine.open_file(self.path, status.st_size, self.readonly, self._sync)
+                self.lmdb = engine.open_file(
+                    self.path,
+                    status.st_size,
+                    readonly=self.readonly,
+                    sync=self._sync,
+                    lock=self.memory or not self._private,
+                )
                 # Replaced while it was being opened: LMDB may have either file.
                 if not self.replaced():
                     self._check_pages()
