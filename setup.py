@@ -17,6 +17,7 @@ if os.environ.get("LSQINDEX_SANITIZE"):
 headers = {
     "kernels": ("simd", "feedback", "flips", "descend", "pack"),
     "records": ("checksum", "pages", "rows"),
+    "scan": ("simd", "checksum", "rows", "scan"),
 }
 setup(
     ext_modules=cythonize(

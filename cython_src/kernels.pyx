@@ -49,6 +49,11 @@ def simd_level():
     return _NAMES[_level]
 
 
+def simd_level_number():
+    """The number of the instruction set in use, for other extensions; see simd.h."""
+    return _level
+
+
 def use_simd(name):
     """Use this instruction set from now on, in the whole process."""
     global _level

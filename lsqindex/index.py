@@ -28,7 +28,6 @@ from .errors import (
     DamagedError,
     IdError,
     IndexExistsError,
-    LsqIndexError,
     NotAnIndexError,
     ParameterError,
     ReadOnlyError,
@@ -291,7 +290,6 @@ class Index:
             raise ParameterError("strategy='subset': this index has no subset structure; 'scan' reads all codes")
         if distance not in ("auto", "symmetric", "asymmetric"):
             raise ParameterError(f"distance={distance!r}: auto, symmetric or asymmetric is needed")
-        _threads(threads)
         vectors = as_array(queries, what="queries")
         single = len(vectors.shape) == 1
         rows = open_rows(vectors[None] if single else vectors, self.dim, what="queries")
@@ -303,7 +301,7 @@ class Index:
             if not coder.layout.floats and distance not in ("auto", *offered):
                 raise ParameterError(f"distance={distance!r}: {coder.encoder} has {' and '.join(offered)} only")
             wanted: Distance = offered[0] if distance == "auto" else distance
-            request = searcher.Request(checked, k, wanted, rerank, allowed)
+            request = searcher.Request(checked, k, wanted, rerank, _threads(threads), allowed)
             found = searcher.search(Store(reader, self._options), coder, request)
         return Matches(found.ids[0], found.distances[0]) if single else found
 
@@ -335,7 +333,9 @@ class Index:
         # Encoding comes before the lock: while one writes, others encode.
         ahead = loader.Encoded(addition, coder)
         with self._writer(addition.bytes(coder)) as writer:
-            return loader.add(writer, addition, self._coder(writer), ahead, report)
+            names = loader.add(writer, addition, self._coder(writer), ahead, report)
+            rewrite.tidy_small(writer, self._options)
+            return names
 
     def _addition(self, vectors: Any, ids: Any, upsert: bool, threads: int | None) -> loader.Addition:
         """Vectors and ids, checked as far as that is possible without reading them."""
@@ -380,6 +380,7 @@ class Index:
         with self._writer() as writer:
             deleted: int = writer.run(lambda writer: Store(writer, self._options).delete(names))
             writer.commit()
+            rewrite.tidy_small(writer, self._options)
             return deleted
 
     def batch(self) -> Batch:
@@ -491,9 +492,7 @@ class Index:
                         reader.env.columns.clear()  # look at everything again
                         found += check.problems(reader, self._options)
                         found += [] if found else self._check_codes(reader)
-        except LsqIndexError as error:
-            if isinstance(error, ClosedError):
-                raise
+        except (DamagedError, NotAnIndexError) as error:
             found.append(str(error))
         return found
 

@@ -8,17 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _records
 from .coder import Coder
 from .encoders.base import Distance, Metric
 from .encoders.layout import Tables
 from .matches import Matches
 from .search import exact, scan, topk
-from .storage.columns import RowNumbers, Rows
+from .storage import deleted
+from .storage.columns import Column, RowNumbers
+from .storage.records import HEADER_SIZE
 from .storage.store import Store
 from .stored import vectors_of
 from .vectors import Vectors
 
-#: Queries are taken in groups whose distances to all rows fit into about so many bytes.
+#: Queries against vectors are taken in groups whose distances to all rows fit into about so many bytes.
 _GROUP_BYTES = 64 << 20
 
 
@@ -30,86 +33,116 @@ class Request:
     k: int
     distance: Distance
     rerank: int
+    threads: int = 1
     #: Only rows of these ids; None for all.
     ids: Any = None
 
 
 def search(store: Store, coder: Coder, request: Request) -> Matches:
     """The k nearest of each query, shape (nq, k)."""
-    rows = _allowed(store, request)
-    nq, k = len(request.queries), request.k
-    out = _empty(nq, k, store.options.ids)
-    if not len(rows) or not nq:
+    out = _empty(len(request.queries), request.k, store.options.ids)
+    if not len(request.queries) or not store.state.count:
         return out
-    group = max(1, _GROUP_BYTES // (8 * len(rows)))
-    for first in range(0, nq, group):
-        part = request.queries[first : first + group]
-        _search_group(store, coder, request, part, rows, Matches(*(array[first : first + group] for array in out)))
+    rows = None if request.ids is None else _rows_of(store, request.ids)
+    if rows is not None and not len(rows):
+        return out
+    if coder.layout.floats:
+        _search_vectors(store, coder, request, store.living() if rows is None else rows, out)
+    else:
+        _search_codes(store, coder, request, rows, out)
     return out
 
 
-def _allowed(store: Store, request: Request) -> RowNumbers:
-    """The rows that may be found."""
-    if request.ids is None:
-        return store.living()
-    found = store.rows_of(request.ids)
-    return np.unique(found[found >= 0]).astype(np.uint32)
+def _rows_of(store: Store, ids: Any) -> RowNumbers:
+    found = store.rows_of(ids)
+    return np.array(sorted(set(found[found >= 0].tolist())), np.uint32)
 
 
-def _search_group(
-    store: Store, coder: Coder, request: Request, queries: Vectors, rows: RowNumbers, out: Matches
-) -> None:
-    metric: Metric = coder.metric  # type: ignore[assignment]
-    floats = coder.layout.floats
+def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, out: Matches) -> None:
     wide = max(request.k, request.rerank)
-    slack = 0.0
-    distances: NDArray[Any]
-    if floats:
-        distances, slack = exact.lower_bounds(queries, coder.decode(store.codes().gather(rows)), metric)
-    else:
-        distances = _estimates(store.codes(), coder, coder.encoder.tables(queries, metric, request.distance), rows)
-    for i, query in enumerate(queries):
-        places = topk.nearest(distances[i], wide, slack)
-        near = np.asarray(distances[i][places], np.float32)
-        if floats or request.rerank:
-            places, near = _again(store, coder, request, query, rows, places, near, wide)
-        ids = store.ids_of(rows[places])
-        best = topk.ordered(near, ids, request.k)
-        out.distances[i, : len(best)] = near[best]
-        out.ids[i, : len(best)] = ids[best] if isinstance(ids, np.ndarray) else [ids[j] for j in best.tolist()]
-
-
-def _again(
-    store: Store,
-    coder: Coder,
-    request: Request,
-    query: Vectors,
-    rows: RowNumbers,
-    places: NDArray[np.intp],
-    near: NDArray[np.float32],
-    wide: int,
-) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """Candidates with better distances: exact where vectors are there, asymmetric where not."""
     metric: Metric = coder.metric  # type: ignore[assignment]
-    if not coder.layout.floats:
-        # Exactly `rerank` candidates, by distance and then by id, as everywhere.
-        places = places[topk.ordered(near, store.ids_of(rows[places]), wide)]
-    if store.options.keep_vectors or coder.layout.floats:
-        return places, exact.distances(query, vectors_of(store, coder, rows[places]), metric)
+    tables = coder.encoder.tables(request.queries, metric, request.distance)
+    asymmetric = request.distance == "asymmetric"
+    if rows is None:
+        found = scan.nearest(
+            _stored_codes(store), coder.layout, tables, wide, asymmetric=asymmetric, threads=request.threads
+        )
+    else:
+        found = _among(store, coder, tables, rows, wide, asymmetric)
+    for i, query in enumerate(request.queries):
+        near, distances = found.of(i)
+        ids = store.ids_of(near)
+        if request.rerank:
+            best = topk.ordered(distances, ids, wide)
+            near = near[best]
+            ids = ids[best] if isinstance(ids, np.ndarray) else [ids[j] for j in best.tolist()]
+            distances = _again(store, coder, query, near)
+        _write(out, i, distances, ids, request.k)
+
+
+def _stored_codes(store: Store) -> scan.Codes:
+    """All codes, verified, where they lie."""
+    codes = store.codes()
+    codes.touch_all()
+    column = codes.column
+    bits = deleted.addresses(store.source)
+    return scan.Codes(
+        codes.starts, codes.counts, codes.addresses, column.width, column.head, bits, deleted.SEGMENT_ROWS
+    )
+
+
+def _among(store: Store, coder: Coder, tables: Tables, rows: RowNumbers, k: int, asymmetric: bool) -> scan.Found:
+    """The nearest of some rows only: their codes are copied together and scanned as all would be."""
+    codes = store.codes()
+    column = codes.column
+    record = np.frombuffer(_packed(column, codes.gather(rows)), np.uint8)
+    here = scan.Codes(
+        np.zeros(1, np.uint32),
+        np.array([len(rows)], np.uint32),
+        np.array([_records.address(record) + HEADER_SIZE], np.uint64),
+        column.width,
+        column.head,
+        np.empty(0, np.uint64),
+        deleted.SEGMENT_ROWS,
+    )
+    found = scan.nearest(here, coder.layout, tables, k, asymmetric=asymmetric)
+    return scan.Found(found.counts, rows[found.rows], found.distances)
+
+
+def _packed(column: Column, codes: NDArray[np.uint8]) -> bytes:
+    return column.encode(0, codes)
+
+
+def _again(store: Store, coder: Coder, query: Vectors, rows: RowNumbers) -> NDArray[Any]:
+    """Better distances: exact where vectors are kept, asymmetric where not."""
+    metric: Metric = coder.metric  # type: ignore[assignment]
+    if store.options.keep_vectors:
+        return exact.distances(query, vectors_of(store, coder, rows), metric)
     offered = coder.encoder.distances(metric)
     tables = coder.encoder.tables(query[None], metric, offered[0])
-    return places, _estimates(store.codes(), coder, tables, rows[places])[0]
+    found = _among(store, coder, tables, rows, len(rows), offered[0] == "asymmetric")
+    order = np.argsort(rows)
+    return found.distances[np.argsort(found.rows)][np.argsort(order)]
 
 
-def _estimates(codes: Rows, coder: Coder, tables: Tables, rows: RowNumbers) -> NDArray[np.float32]:
-    """Distances off the codes, shape (nq, n)."""
-    by_byte = scan.byte_tables(coder.layout, tables)
-    out = np.empty((len(tables.values), len(rows)), np.float32)
-    step = 1 << 14
-    for first in range(0, len(rows), step):
-        part = codes.gather(rows[first : first + step])
-        out[:, first : first + step] = scan.distances(part, coder.layout, tables, by_byte)
-    return out
+def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers, out: Matches) -> None:
+    """Exactly, among vectors that are stored as they are."""
+    metric: Metric = coder.metric  # type: ignore[assignment]
+    vectors = coder.decode(store.codes().gather(rows))
+    group = max(1, _GROUP_BYTES // (8 * len(rows)))
+    for first in range(0, len(request.queries), group):
+        queries = request.queries[first : first + group]
+        bounds, slack = exact.lower_bounds(queries, vectors, metric)
+        for i, query in enumerate(queries):
+            places = topk.nearest(bounds[i], request.k, slack)
+            distances = exact.distances(query, vectors[places], metric)
+            _write(out, first + i, distances, store.ids_of(rows[places]), request.k)
+
+
+def _write(out: Matches, query: int, distances: NDArray[Any], ids: Any, k: int) -> None:
+    best = topk.ordered(distances, ids, k)
+    out.distances[query, : len(best)] = distances[best]
+    out.ids[query, : len(best)] = ids[best] if isinstance(ids, np.ndarray) else [ids[j] for j in best.tolist()]
 
 
 def _empty(nq: int, k: int, kind: str) -> Matches:

@@ -1,42 +1,93 @@
-"""Distance estimation (section 3.1 of the paper): the distance of each query to every row, off its code.
+"""Distance estimation (section 3.1 of the paper): the nearest of all codes, by one look-up per field.
 
-Fields that lie within one byte are looked up together: a table of 256 sums per byte of the code.
+The kernel (``cython_src/scan.h``) reads codes where they lie. Codes whose fields fit nibbles, or whose tables are
+affine in their bits (``layout.linear``), are scanned 32 rows at a time; others field after field.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import reference
+from .. import _scan
 from ..encoders.layout import Layout, Tables
 
+#: Queries that share each load of codes; fewer are not worth a thread.
+_GROUP = 4
 
-def byte_tables(layout: Layout, tables: Tables) -> NDArray[np.float32] | None:
-    """Tables per byte, shape (nq, code_size, 256); None where a field lies across two bytes."""
+
+@dataclass(frozen=True)
+class Codes:
+    """Where codes lie: records of rows in blocks of 32 by column, and what may be found in them."""
+
+    starts: NDArray[np.uint32]
+    counts: NDArray[np.uint32]
+    addresses: NDArray[np.uint64]
+    width: int
+    head: int
+    #: Addresses of the bits of deleted rows, by segments of ``segment_rows``; 0 where a segment has none.
+    deleted: NDArray[np.uint64]
+    segment_rows: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """For each query the rows that are not farther than its k-th nearest, in no order."""
+
+    counts: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    distances: NDArray[np.float32]
+
+    def of(self, query: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """Rows and distances of one query."""
+        end = int(self.counts[: query + 1].sum())
+        here = slice(end - int(self.counts[query]), end)
+        return self.rows[here], self.distances[here]
+
+
+def by_nibbles(layout: Layout, *, asymmetric: bool) -> bool:
+    """Whether a distance can be looked up nibble by nibble."""
     ends = np.cumsum(layout.bits)
-    begins = ends - layout.bits
-    if (begins // 8 != (ends - 1) // 8).any():
-        return None
-    out = np.zeros((len(tables.values), layout.code_size, 256), np.float32)
-    byte = np.arange(256)
-    for field, (begin, bits) in enumerate(zip(begins.tolist(), layout.bits, strict=True)):
-        number = np.minimum(byte >> begin % 8 & (1 << bits) - 1, layout.levels[field] - 1)
-        out[:, begin // 8] += tables.values[:, layout.starts[field] + number]
-    return out
+    across = (ends - layout.bits) // 4 != (ends - 1) // 4
+    # A row scalar counts for nothing in a symmetric distance: its look-ups are zero, so affine.
+    return not across.any() or (layout.linear and (asymmetric or not across[layout.scalars :].any()))
 
 
-def distances(
-    codes: NDArray[np.uint8], layout: Layout, tables: Tables, by_byte: NDArray[np.float32] | None
-) -> NDArray[np.float32]:
-    """The distance of every query to every code (n, code_size), shape (nq, n)."""
-    if by_byte is None:
-        return reference.distances(codes, layout, tables)
-    columns = np.ascontiguousarray(codes.T)
-    out = np.empty((len(by_byte), len(codes)), np.float32)
-    for query, table in enumerate(by_byte):
-        total = np.full(len(codes), tables.bias[query], np.float32)
-        for j, column in enumerate(columns):
-            total += table[j][column]
-        out[query] = total
-    return out
+def nearest(codes: Codes, layout: Layout, tables: Tables, k: int, *, asymmetric: bool, threads: int = 1) -> Found:
+    """The k nearest of each query, ties included."""
+    bits = np.concatenate([[0], np.cumsum(layout.bits)]).astype(np.int64)
+    nibbles = by_nibbles(layout, asymmetric=asymmetric)
+    levels = np.array(layout.levels, np.int64)
+    values, bias = np.ascontiguousarray(tables.values, np.float32), np.ascontiguousarray(tables.bias, np.float32)
+
+    def scan(part: slice) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]:
+        return _scan.scan(
+            codes.starts,
+            codes.counts,
+            codes.addresses,
+            codes.width,
+            codes.head,
+            nibbles,
+            layout.starts,
+            bits,
+            levels,
+            values[part],
+            bias[part],
+            codes.deleted,
+            codes.segment_rows,
+            None,
+            k,
+        )
+
+    nq = len(values)
+    workers = min(threads, nq // (2 * _GROUP))
+    if workers < 2:
+        return Found(*scan(slice(0, nq)))
+    step = -(-nq // (workers * _GROUP)) * _GROUP
+    with ThreadPoolExecutor(workers) as pool:
+        parts = list(pool.map(scan, [slice(first, first + step) for first in range(0, nq, step)]))
+    counts, rows, distances = zip(*parts, strict=True)
+    return Found(np.concatenate(counts), np.concatenate(rows), np.concatenate(distances))

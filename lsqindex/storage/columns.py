@@ -112,7 +112,7 @@ class Column:
             begin, end = self._record(at, last)
             old = self._take(writer, begin, at)
             body = _join(old, values[at - first : end - first])
-            writer.put(self.db, self.key(begin), self._encode(begin, body))
+            writer.put(self.db, self.key(begin), self.encode(begin, body))
             at = end
 
     def _record(self, at: int, last: int) -> tuple[int, int]:
@@ -164,7 +164,8 @@ class Column:
     def _ints(self) -> bool:
         return self.kind == records.IDS and self.width > 0
 
-    def _encode(self, first: int, values: Values) -> bytes:
+    def encode(self, first: int, values: Values) -> bytes:
+        """The record of rows from ``first`` on."""
         header = records.Header(self.kind, len(values), first, self.width, self.generation, self.head)
         if not self.width:
             text, ends = keys.utf8(values)
@@ -269,6 +270,11 @@ class Rows:
         """The numbers of all rows, deleted ones included."""
         return _ranges(self.starts, self.counts)
 
+    def touch_all(self) -> None:
+        """Verify all records that nobody in this process has touched before."""
+        for i in np.flatnonzero(~self.verified).tolist():
+            self.record(i)
+
     def touch(self, rows: RowNumbers) -> None:
         """Verify the records of ``rows`` that nobody in this process has touched before."""
         if self.verified.all():
@@ -282,7 +288,9 @@ class Rows:
         """(first row, rows, payload) of record ``i``, verified."""
         first = int(self.starts[i])
         value = self.source.get(self.column.db, self.column.key(first))
-        _, payload = self.column.check(value, first, verify=not self.verified[i])
+        count, payload = self.column.check(value, first, verify=not self.verified[i])
+        if count < int(self.counts[i]):
+            raise DamagedError(f"{self.column.what} from row {first} on: {count} rows only; {records.REMEDY}")
         self.verified[i] = True
         return first, int(self.counts[i]), payload
 

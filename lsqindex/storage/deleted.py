@@ -6,10 +6,12 @@ A segment without deleted rows has no record. Rows of a chunk that was given bac
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _records
 from ..errors import DamagedError
 from . import keys, records
 from .columns import CHUNK_ROWS, RowNumbers
@@ -40,15 +42,30 @@ def decode(value: object, segment: int) -> NDArray[np.uint8]:
 
 def segments(source: Reader | Writer) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """All segments with deleted rows."""
+    for segment, value in _values(source):
+        yield segment, decode(value, segment)
+
+
+def _values(source: Reader | Writer) -> Iterator[tuple[int, Any]]:
     cursor = source.cursor(keys.CODES)
     found = cursor.set_range(keys.deleted_prefix())
     while found and bytes(cursor.key()).startswith(keys.deleted_prefix()):
         if len(cursor.key()) != 5:
             raise DamagedError(f"deleted rows: a key of impossible size; {records.REMEDY}")
-        segment = keys.row_of(bytes(cursor.key()))
-        yield segment, decode(cursor.value(), segment)
+        yield keys.row_of(bytes(cursor.key())), cursor.value()
         found = cursor.next()
     cursor.close()
+
+
+def addresses(source: Reader | Writer) -> NDArray[np.uint64]:
+    """Where the bits of each segment lie, 0 where nothing is deleted; they hold as long as the transaction."""
+    out = np.zeros(-(-source.state.rows // SEGMENT_ROWS), np.uint64)
+    if source.state.count < source.state.stored:
+        for segment, value in _values(source):
+            decode(value, segment)
+            if segment < len(out):
+                out[segment] = _records.address(value) + records.HEADER_SIZE
+    return out
 
 
 def mask(source: Reader | Writer, rows: RowNumbers) -> NDArray[np.bool_]:

@@ -199,7 +199,8 @@ class Env:
             if not self.users:
                 raise ClosedError("the index is closed; Index.open opens it again")
             self.close_files()
-            self.readonly = self.readonly and not writable
+            # Only who holds the lock may open for writing.
+            self.readonly = not (writable or self._private)
             self.moved += 1
             self.opened += 1
             self.columns.clear()
@@ -297,7 +298,7 @@ class Env:
         """Bytes of the file."""
         return os.fstat(self._fd).st_size
 
-    def free_bytes(self, reader: Reader) -> int:
+    def free_bytes(self, reader: Reader | Writer) -> int:
         """Bytes of the file that hold nothing now and are used next."""
         trees = [reader.txn.stat(db) for db in self.dbs.values()] + [self.lmdb.stat()]
         used = sum(tree["branch_pages"] + tree["leaf_pages"] + tree["overflow_pages"] for tree in trees)
@@ -363,8 +364,7 @@ class Env:
                     yield
                     return
             finally:
-                locks.discard(fd)
-                os.close(fd)
+                unlock(fd)
             # Whoever replaced the file has left its lock behind.
             self.reopen()
 
@@ -411,6 +411,16 @@ def try_lock(fd: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def unlock(fd: int) -> None:
+    """Give a lock back and close its descriptor."""
+    # First for all copies: a child may have been forked a moment ago, with one that it does not know.
+    if fcntl is not None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)
+    locks.discard(fd)
+    os.close(fd)
 
 
 def open_env(path: str | os.PathLike[str], *, sync: bool = True) -> Env:

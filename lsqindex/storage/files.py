@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import lmdb
 
 from . import engine, pages
-from .env import Env, locks, try_lock
+from .env import Env, locks, try_lock, unlock
 from .writer import Writer
 
 
@@ -40,8 +40,7 @@ def new_file(path: str) -> Iterator[Env]:
         if env is not None:
             env.close()
         _remove(passing)
-        locks.discard(lock)
-        os.close(lock)
+        unlock(lock)
 
 
 def _claim(prefix: str, path: str) -> tuple[str, int]:

@@ -30,6 +30,9 @@ Progress = Callable[[int, int], None]
 #: A transaction is committed when it has written about so much: LMDB keeps it in memory until then.
 COMMIT_BYTES = 64 << 20
 
+#: What counts as a small file, and what is not worth the trouble.
+_SMALL, _SLACK = 16 << 20, 64 << 10
+
 
 def save_copy(
     snapshot: Callable[[], AbstractContextManager[Reader]], options: Options, path: str, wait: Wait, progress: Progress
@@ -59,6 +62,23 @@ def compact(writer: Writer, options: Options, progress: Progress) -> None:
     with files.new_file(writer.env.path) as new:
         _copy(writer, options, new, progress)
         _replace(new, writer)
+
+
+def tidy_small(writer: Writer, options: Options) -> None:
+    """Compact a small file that is nearly half empty, after rows were moved in it.
+
+    A moved chunk needs pages in a row, which a small file that is updated for ever runs out of: without this it would
+    hold two or three times what it needs. In a large one the same few megabytes do not count, and it is left alone.
+    """
+    if not writer.moved_rows or writer.env.memory:
+        return
+    writer.moved_rows = False
+    writer.begin()
+    size = writer.env.file_size()
+    used = size - writer.env.free_bytes(writer)
+    if used <= _SMALL and size > 1.6 * used + _SLACK:
+        compact(writer, options, lambda done, total: None)
+    writer.abort()
 
 
 def _replace(new: Env, held: Writer) -> None:
@@ -91,7 +111,7 @@ def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progres
             writer.commit()
             writer.begin()
             progress(first + len(part), len(living))
-        writer.run(lambda writer: _copy_sorted(source, writer, living))
+        writer.run(lambda writer: _copy_sorted(source, old.ids(), writer, living))
         writer.commit()
     with new.read() as reader:
         if reader.state.count != source.state.count or reader.get(keys.META, keys.OPTIONS) is None:
@@ -111,19 +131,18 @@ def _copy_rows(source: Reader | Writer, columns: list[Column], first: int, rows:
     writer.state.rows = writer.state.stored = writer.state.count = first + len(rows)
 
 
-def _copy_sorted(source: Reader | Writer, writer: Writer, living: RowNumbers) -> None:
-    """The blocks of sorted ids, with new row numbers and full blocks."""
-    held: list[RowNumbers] = []
-    key, size = keys.sorted_prefix(), 0
-    for name, rows in sorted_ids.blocks(source):
+def _copy_sorted(source: Reader | Writer, ids: Rows, writer: Writer, living: RowNumbers) -> None:
+    """The blocks of sorted ids, with new row numbers, all of them full."""
+    held = np.empty(0, np.uint32)
+    key = keys.sorted_prefix()
+    for _, rows in sorted_ids.blocks(source):
         at = np.searchsorted(living, rows)
         if len(rows) and (at.max() >= len(living) or (living[at] != rows).any()):
             raise DamagedError(f"sorted ids: a row that is deleted; {REMEDY}")
-        # Small neighbours become one block; its key stays the first one's.
-        if held and size + len(rows) > sorted_ids.BLOCK_IDS:
-            writer.put(keys.IDS, key, sorted_ids.encode(np.concatenate(held)))
-            held, key, size = [], name, 0
-        held.append(at.astype(np.uint32))
-        size += len(rows)
-    if held:
-        writer.put(keys.IDS, key, sorted_ids.encode(np.concatenate(held)))
+        held = np.concatenate([held, rows])
+        while len(held) > sorted_ids.BLOCK_IDS:
+            full, held = held[: sorted_ids.BLOCK_IDS], held[sorted_ids.BLOCK_IDS :]
+            writer.put(keys.IDS, key, sorted_ids.encode(np.searchsorted(living, full).astype(np.uint32)))
+            key = sorted_ids.key_of(ids.gather(held[:1]))
+    if len(held):
+        writer.put(keys.IDS, key, sorted_ids.encode(np.searchsorted(living, held).astype(np.uint32)))

@@ -134,7 +134,7 @@ class SortedIds:
     def _key(self, merged: RowNumbers, new: NDArray[np.int64], at: int, ids: Ids, block: _Block) -> bytes:
         """The key of a block that begins with entry ``at``: its id is new, or in the column."""
         value = ids[block.begin + int(new[at])] if new[at] >= 0 else self._ids.gather(merged[at : at + 1])[0]
-        return keys.sorted_int(int(value)) if is_int(ids) else keys.sorted_str(value.encode())
+        return key_of([value] if isinstance(value, str) else np.array([value]))
 
     def _blocks(self, ids: Ids) -> Iterator[_Block]:
         """The blocks that sorted ``ids`` belong to, with their places in them."""
@@ -142,7 +142,7 @@ class SortedIds:
         prefix = keys.sorted_prefix()
         begin = 0
         while begin < len(ids):
-            key = self._block_key(cursor, _id_key(ids, begin))
+            key = self._block_key(cursor, key_of(ids, begin))
             if key is None:  # no block yet: the first one will hold them all
                 none = np.zeros(len(ids) - begin, np.int64)
                 yield _Block(prefix, np.empty(0, np.uint32), begin, len(ids), none, none.astype(bool), True)
@@ -217,7 +217,8 @@ def _cuts(size: int, at_end: bool) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def _id_key(ids: Ids, at: int) -> bytes:
+def key_of(ids: Ids, at: int = 0) -> bytes:
+    """The key of a block that begins with one of ``ids``."""
     return keys.sorted_int(int(ids[at])) if is_int(ids) else keys.sorted_str(ids[at].encode())
 
 

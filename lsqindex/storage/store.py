@@ -205,6 +205,7 @@ class Store:
     def _move(self, chunk: int, living: RowNumbers) -> None:
         """Move the living rows of a full chunk to the end, and remove the chunk."""
         writer, state, first = self._writer, self.state, self.state.rows
+        writer.moved_rows = True
         self._room(first + len(living))
         moved = [Rows.all(column, self.source).gather(living) for column in self.columns()]
         changes: sorted_ids.Changes = []

@@ -35,6 +35,8 @@ class Writer:
         self.env = env
         self.txn: Any = None
         self.state = State()
+        #: Whether rows were moved, so that space may be spare now.
+        self.moved_rows = False
         #: False: this transaction has written, so addresses found in it are its own (columns.py).
         self.clean = True
         self._log: list[Operation[Any]] = []
@@ -47,8 +49,9 @@ class Writer:
         for _ in range(_TRIES):
             env.gate.enter()  # until commit or abort: the map may not move under an open transaction
             try:
-                need = env.lacks(reserve) if env.lmdb is not None else 0
-                if env.lmdb is not None and not need:
+                asleep = env.lmdb is None or env.readonly  # since a fork, or opened again by a reader
+                need = 0 if asleep else env.lacks(reserve)
+                if not asleep and not need:
                     self.txn = env.begin(write=True)
                     break
                 env.gate.leave()
@@ -65,7 +68,7 @@ class Writer:
                 if need:
                     env.grow(need)
                 else:
-                    env.reopen()  # closed, or asleep since a fork
+                    env.reopen(writable=True)
         else:
             raise StorageError(f"{env.path}: the map grows all the time")
         try:
@@ -130,7 +133,7 @@ class Writer:
                 self.abort()
                 # What LMDB thinks of itself after a failed write is not known: begin anew.
                 if not self.env.memory:
-                    self.env.reopen()
+                    self.env.reopen(writable=True)
                 raise
             except BaseException:
                 self.abort()
