@@ -65,7 +65,9 @@ class Batch:
             if kind is None:
                 writer.commit()
         if kind is None:
-            self._index._train_if_due()
+            # The batch is durable; if another writer is faster now, it or the next add trains.
+            with contextlib.suppress(BusyError):
+                self._index._train_if_due()
 
     def _open(self) -> Writer:
         pid, thread = self._owner

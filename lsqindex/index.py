@@ -55,6 +55,9 @@ Kept = Literal["float16", "float32"]
 #: An index trains itself when it holds so many vectors.
 TRAIN_SIZE = 10_000
 
+#: A search returns at most so many ids.
+_MAX_ANSWERS = 1 << 28
+
 
 class Index:
     """Vectors under ids, compressed, in one file or in memory.
@@ -294,6 +297,8 @@ class Index:
         single = len(vectors.shape) == 1
         rows = open_rows(vectors[None] if single else vectors, self.dim, what="queries")
         checked = read_rows(rows, what="queries")
+        if len(checked) * k > _MAX_ANSWERS:
+            raise ParameterError(f"k={k} for {len(checked)} queries: more than {_MAX_ANSWERS:,} answers; ask in parts")
         allowed = None if filter is None else read_ids(filter, self._options.ids, known=True)
         with self._reader() as reader:
             coder = self._coder(reader)

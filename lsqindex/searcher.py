@@ -59,7 +59,7 @@ def _rows_of(store: Store, ids: Any) -> RowNumbers:
 
 
 def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, out: Matches) -> None:
-    wide = max(request.k, request.rerank)
+    wide = min(max(request.k, request.rerank), store.state.count)
     metric: Metric = coder.metric  # type: ignore[assignment]
     tables = coder.encoder.tables(request.queries, metric, request.distance)
     asymmetric = request.distance == "asymmetric"

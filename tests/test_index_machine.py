@@ -1,0 +1,443 @@
+"""The index against a dict: any sequence of changes, and after every step everything is compared.
+
+Vectors are small whole numbers, so that all exact distances are exact in float64, equal vectors are common, and
+an answer has one right order only. Bulk steps of some thousand rows fill chunks and parts, split blocks of sorted
+ids, and give chunks back; small ones fill pieces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from numpy.typing import NDArray
+
+from lsqindex import Index, loader, reference, training
+from lsqindex.errors import DuplicateIdError, NoVectorsError, TooFewVectorsError, VectorError
+from lsqindex.storage import rewrite
+
+LONG = os.environ.get("LSQINDEX_LONG") == "1"
+DIM = 3
+MOST_ROWS = 24_000
+#: Encoders with parameters that fit three dimensions, and how many vectors each needs.
+ENCODERS: dict[str, tuple[dict[str, Any], int]] = {
+    "flat": ({}, 0),
+    "lsh": ({"bits": 13}, 1),
+    "itq": ({"bits": 3, "iterations": 3}, 2),
+    "lsq": ({"bits": 6, "iterations": 2}, 2),
+    "pq": ({"bits": 4, "field_bits": 2}, 4),
+}
+
+Vectors = NDArray[np.float32]
+Change = tuple[str, Any, Vectors | None]
+
+seeds = st.integers(0, 2**32 - 1)
+small_sizes = st.integers(1, 70)
+bulk_sizes = st.sampled_from([31, 32, 33, 1000, 4063, 4064, 4065, 5000, 8128])
+
+
+class IndexMachine(RuleBasedStateMachine):
+    """What int and str ids share; the subclasses say how ids look."""
+
+    kind: ClassVar[Literal["int", "str"]]
+
+    @staticmethod
+    def ids_for(numbers: list[int]) -> list[Any]:
+        raise NotImplementedError
+
+    # -- the life of an example ---------------------------------------------------------------
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory()
+        self.path = Path(self.directory.name) / "index.lsq"
+        self.other: Index | None = None
+        self.model: dict[Any, Vectors] = {}
+        self.next_id = 0
+        self.step = 0
+
+    @initialize(
+        metric=st.sampled_from(["l2", "cosine", "ip"]),
+        kept=st.sampled_from([None, "float16", "float32"]),
+        encoder=st.sampled_from(sorted(ENCODERS)),
+        train_size=st.sampled_from([50, 4500, 10**6]),
+        in_memory=st.booleans(),
+    )
+    def create(self, metric: Any, kept: Any, encoder: str, train_size: int, in_memory: bool) -> None:
+        parameters, least = ENCODERS[encoder]
+        self.train_size, self.kept = max(train_size, least), kept
+        options: dict[str, Any] = {"metric": metric, "keep_vectors": kept, "encoder": encoder, "ids": self.kind}
+        options.update(train_size=train_size, **parameters)
+        self.index = Index(DIM, **options) if in_memory else Index.create(self.path, DIM, **options)
+
+    def teardown(self) -> None:
+        if hasattr(self, "index"):
+            self.index.close()
+        if self.other is not None:
+            self.other.close()
+        self.directory.cleanup()
+
+    # -- changes ------------------------------------------------------------------------------
+
+    def new_ids(self, n: int, seed: int, order: str) -> list[Any]:
+        """Ids that are not in the index: in rising, falling or random order, near each other or spread."""
+        rng = np.random.default_rng(seed)
+        base, stride = int(rng.integers(0, 50_000)), int(rng.choice([1, 1, 2, 7]))
+        numbers: list[int] = []
+        at = base
+        while len(numbers) < n:
+            if self.ids_for([at])[0] not in self.model:
+                numbers.append(at)
+            at += stride
+        if order == "falling":
+            numbers.reverse()
+        elif order == "random":
+            rng.shuffle(numbers)
+        return self.ids_for(numbers)
+
+    def known_ids(self, share: float, seed: int, pattern: str) -> list[Any]:
+        """Some of the ids there are: scattered, or a run of neighbours."""
+        ids = sorted(self.model)
+        n = min(len(ids), max(1, int(share * len(ids))))
+        rng = np.random.default_rng(seed)
+        if pattern == "run":
+            first = int(rng.integers(0, len(ids) - n + 1))
+            return ids[first : first + n]
+        return [ids[i] for i in rng.permutation(len(ids))[:n].tolist()]
+
+    def remember(self, ids: Any, vectors: Vectors) -> None:
+        for name, vector in zip(plain(ids), vectors, strict=True):
+            self.model[name] = vector
+            if self.kind == "int":
+                self.next_id = max(self.next_id, name + 1)
+
+    @rule(n=small_sizes, seed=seeds, order=st.sampled_from(["rising", "falling", "random"]))
+    def add(self, n: int, seed: int, order: str) -> None:
+        ids, vectors = self.new_ids(n, seed, order), grid(n, seed)
+        assert plain(self.index.add(vectors, ids=ids)) == ids
+        self.remember(ids, vectors)
+
+    @rule(n=small_sizes, seed=seeds)
+    def add_without_ids(self, n: int, seed: int) -> None:
+        if self.kind == "str":
+            return
+        given = self.index.add(grid(n, seed))
+        assert given.tolist() == list(range(self.next_id, self.next_id + n))
+        self.remember(given, grid(n, seed))
+
+    @rule(seed=seeds, n=st.integers(1, 12))
+    def add_one_by_one(self, seed: int, n: int) -> None:
+        for i in range(n):
+            self.add(1, seed + i, "rising")
+
+    @precondition(lambda self: len(self.model) < MOST_ROWS)
+    @rule(n=bulk_sizes, seed=seeds, order=st.sampled_from(["rising", "falling", "random"]), staged=st.booleans())
+    def add_many(self, n: int, seed: int, order: str, staged: bool) -> None:
+        with small_transactions(staged):
+            self.add(n, seed, order)
+
+    @precondition(lambda self: self.model)
+    @rule(share=st.floats(0, 1), fresh=st.integers(0, 40), seed=seeds, pattern=st.sampled_from(["run", "scattered"]))
+    def upsert(self, share: float, fresh: int, seed: int, pattern: str) -> None:
+        ids = [*self.known_ids(share, seed, pattern), *self.new_ids(fresh, seed, "random")]
+        vectors = grid(len(ids), seed + 1)
+        with small_transactions(bool(seed % 2)):
+            assert plain(self.index.add(vectors, ids=ids, upsert=True)) == ids
+        self.remember(ids, vectors)
+
+    @precondition(lambda self: self.model)
+    @rule(
+        share=st.sampled_from([0.0, 0.01, 0.2, 0.26, 0.5, 0.9, 1.0]),
+        seed=seeds,
+        pattern=st.sampled_from(["run", "scattered"]),
+    )
+    def delete(self, share: float, seed: int, pattern: str) -> None:
+        ids = self.known_ids(share, seed, pattern)
+        unknown = self.new_ids(3, seed, "random")
+        assert self.index.delete([*ids, *ids[:2], *unknown]) == len(ids)
+        for name in ids:
+            del self.model[name]
+
+    # -- changes that fail --------------------------------------------------------------------
+
+    @precondition(lambda self: self.model)
+    @rule(n=st.sampled_from([1, 20, 5000]), seed=seeds, staged=st.booleans())
+    def add_with_an_id_that_exists(self, n: int, seed: int, staged: bool) -> None:
+        ids = [*self.new_ids(n, seed, "random"), self.known_ids(0, seed, "run")[0]]
+        with small_transactions(staged), pytest.raises(DuplicateIdError):
+            self.index.add(grid(n + 1, seed), ids=ids)
+
+    @rule(n=st.sampled_from([1, 20, 5000]), seed=seeds, staged=st.booleans(), upsert=st.booleans())
+    def add_with_a_bad_vector_at_the_end(self, n: int, seed: int, staged: bool, upsert: bool) -> None:
+        vectors = grid(n, seed)
+        vectors[-1, -1] = np.nan
+        with small_transactions(staged), pytest.raises(VectorError):
+            self.index.add(vectors, ids=self.new_ids(n, seed, "random"), upsert=upsert)
+
+    # -- batches ------------------------------------------------------------------------------
+
+    @rule(
+        steps=st.lists(st.tuples(st.sampled_from(["add", "upsert", "delete", "fail"]), seeds), min_size=1, max_size=5),
+        large=st.booleans(),
+        commit=st.booleans(),
+    )
+    def batch(self, steps: list[tuple[str, int]], large: bool, commit: bool) -> None:
+        before, next_before = dict(self.model), self.next_id
+        with contextlib.suppress(_Abort), self.index.batch() as batch:
+            for what, seed in steps:
+                self.batch_step(batch, what, seed, 2500 if large and len(self.model) < MOST_ROWS else 20)
+            if not commit:
+                raise _Abort
+        if not commit:
+            self.model, self.next_id = before, next_before
+
+    def batch_step(self, batch: Any, what: str, seed: int, n: int) -> None:
+        if what == "add":
+            ids, vectors = self.new_ids(n, seed, "random"), grid(n, seed)
+            assert plain(batch.add(vectors, ids=ids)) == ids
+            self.remember(ids, vectors)
+        elif what == "upsert" and self.model:
+            ids = self.known_ids(0.3, seed, "scattered")
+            vectors = grid(len(ids), seed)
+            batch.add(vectors, ids=ids, upsert=True)
+            self.remember(ids, vectors)
+        elif what == "delete" and self.model:
+            ids = self.known_ids(0.3, seed, "run")
+            assert batch.delete(ids) == len(ids)
+            for name in ids:
+                del self.model[name]
+        elif what == "fail" and self.model:
+            ids = [*self.new_ids(n, seed, "random"), self.known_ids(0, seed, "run")[0]]
+            with pytest.raises(DuplicateIdError):
+                batch.add(grid(n + 1, seed), ids=ids)
+
+    # -- training -----------------------------------------------------------------------------
+
+    def can_encode_again(self) -> bool:
+        encoder = self.index.encoder
+        return self.kept is not None or not encoder.is_fitted or encoder.name == "flat"
+
+    @precondition(lambda self: self.model)
+    @rule(staged=st.booleans())
+    def train(self, staged: bool) -> None:
+        least = ENCODERS[self.index.encoder.name][1]
+        self.encode_again(self.index.train, least, staged)
+
+    @precondition(lambda self: self.model)
+    @rule(name=st.sampled_from(sorted(ENCODERS)), staged=st.booleans())
+    def reencode(self, name: str, staged: bool) -> None:
+        parameters, least = ENCODERS[name]
+        self.encode_again(lambda: self.index.reencode(name, **parameters), least, staged)
+
+    def encode_again(self, change: Callable[[], Any], least: int, staged: bool) -> None:
+        with small_transactions(staged):
+            if not self.can_encode_again():
+                with pytest.raises(NoVectorsError):
+                    change()
+            elif len(self.model) < least:
+                with pytest.raises(TooFewVectorsError):
+                    change()
+            else:
+                change()
+                assert self.index.is_trained
+
+    # -- the file -----------------------------------------------------------------------------
+
+    @rule(staged=st.booleans())
+    def save_a_copy(self, staged: bool) -> None:
+        """The first copy is a new file, later ones replace it. An index in memory becomes its first."""
+        copy = self.path.with_name("copy.lsq") if self.index.path else self.path
+        with small_transactions(staged):
+            self.index.save(copy)
+        with Index.open(copy, read_only=True) as index:
+            self.compare(index)
+
+    @precondition(lambda self: self.index.path)
+    @rule(staged=st.booleans())
+    def compact(self, staged: bool) -> None:
+        with small_transactions(staged):
+            self.index.compact()
+        assert self.index.stats()["deleted"] == 0
+
+    @precondition(lambda self: self.index.path)
+    @rule()
+    def reopen(self) -> None:
+        self.index.close()
+        self.index = Index.open(self.path)
+
+    @precondition(lambda self: self.index.path and self.other is None)
+    @rule(read_only=st.booleans())
+    def open_a_second_time(self, read_only: bool) -> None:
+        self.other = Index.open(self.path, read_only=read_only)
+        self.other_writes = not read_only
+
+    @precondition(lambda self: self.other is not None)
+    @rule()
+    def change_places_or_close(self) -> None:
+        assert self.other is not None
+        if self.other_writes:
+            self.index, self.other = self.other, self.index
+        else:
+            self.other.close()
+            self.other = None
+
+    # -- everything is compared after every step ----------------------------------------------
+
+    @invariant()
+    def same(self) -> None:
+        if not hasattr(self, "index"):
+            return
+        self.step += 1
+        self.compare(self.index)
+        if self.other is not None:
+            self.compare(self.other)
+
+    def compare(self, index: Index) -> None:
+        names = sorted(self.model)
+        assert index.check() == []
+        assert len(index) == len(names)
+        assert plain(index.ids()) == names
+        assert index.is_trained or len(names) < self.train_size
+        assert all(name not in index for name in self.new_ids(3, self.step, "random"))
+        vectors = np.array([self.model[name] for name in names], np.float32).reshape(-1, DIM)
+        rng = np.random.default_rng(self.step)
+        some = rng.permutation(len(names))[:50]
+        wanted = vectors[some]
+        if index.is_trained and not index.encoder.layout.floats and self.kept is None:
+            wanted = index.encoder.decode(codes(index, wanted))
+        assert np.array_equal(index.get([names[i] for i in some.tolist()]), wanted)
+        queries = grid(2, self.step) + np.float32(0.5)
+        k = int(rng.choice([1, 7, 40]))
+        if self.exact(index):
+            found = index.search(queries, k=k, rerank=len(names))
+            assert_found(found, names, distances(queries, vectors, index.metric), k)
+            allowed = rng.permutation(len(names))[: len(names) // 3]
+            filter_ids = [*(names[i] for i in allowed.tolist()), *self.new_ids(2, self.step, "random")]
+            found = index.search(queries, k=k, rerank=len(names), filter=filter_ids)
+            allowed.sort()
+            near = distances(queries, vectors[allowed], index.metric)
+            assert_found(found, [names[i] for i in allowed.tolist()], near, k)
+        if index.is_trained and not index.encoder.layout.floats:
+            self.compare_estimates(index, queries, vectors, k)
+
+    def exact(self, index: Index) -> bool:
+        return self.kept is not None or not index.is_trained or index.encoder.layout.floats
+
+    @staticmethod
+    def compare_estimates(index: Index, queries: Vectors, vectors: Vectors, k: int) -> None:
+        """The distances off the codes are those of codes made anew."""
+        encoder = index.encoder
+        tables = encoder.tables(queries, index.metric)
+        near = np.sort(reference.distances(codes(index, vectors), encoder.layout, tables), axis=1)[:, :k]
+        wanted = np.full((len(queries), k), np.inf, np.float32)
+        wanted[:, : near.shape[1]] = near
+        np.testing.assert_allclose(index.search(queries, k=k).distances, wanted, rtol=1e-4, atol=1e-3)
+
+
+class IntMachine(IndexMachine):
+    kind = "int"
+
+    @staticmethod
+    def ids_for(numbers: list[int]) -> list[Any]:
+        """Small ones by themselves, and negative and large ones among each other."""
+        far = (lambda number: -number, lambda number: number + (1 << 40))
+        return [number if number < 30_000 else far[number % 2](number) for number in numbers]
+
+
+class StrMachine(IndexMachine):
+    kind = "str"
+
+    @staticmethod
+    def ids_for(numbers: list[int]) -> list[Any]:
+        """Of several lengths and alphabets; 0 is the empty string; numbers sort otherwise than their strings."""
+        tails = ("", "é", "\0", "語" * 60)
+        return [f"{number}{tails[number % 4]}" if number else "" for number in numbers]
+
+
+class _Abort(Exception):  # noqa: N818 — not an error: how a batch is left
+    pass
+
+
+# -- plain words for the comparison -----------------------------------------------------------------
+
+
+def grid(n: int, seed: int) -> Vectors:
+    """Vectors of small whole numbers, none of them zero."""
+    vectors = np.random.default_rng(seed).integers(-4, 5, (n, DIM)).astype(np.float32)
+    vectors[~vectors.any(axis=1), 0] = 1
+    return vectors
+
+
+def plain(ids: Any) -> list[Any]:
+    return cast(list[Any], ids.tolist()) if isinstance(ids, np.ndarray) else list(ids)
+
+
+def codes(index: Index, vectors: Vectors) -> NDArray[np.uint8]:
+    """The codes of vectors as the index makes them: of length 1 for cosine."""
+    if index.metric == "cosine":
+        vectors = (vectors / np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))[:, None]).astype(np.float32)
+    return index.encoder.encode(vectors)
+
+
+def distances(queries: Vectors, vectors: Vectors, metric: str) -> Any:
+    """Brute force, in float64; sums of these vectors are exact in any order."""
+    left, right = queries.astype(np.float64), vectors.astype(np.float64)
+    products = left @ right.T
+    squares, own = np.square(right).sum(axis=1), np.square(left).sum(axis=1)[:, None]
+    if metric == "l2":
+        return (own - 2 * products + squares).astype(np.float32)
+    if metric == "ip":
+        return (-products).astype(np.float32)
+    return (1 - products / np.sqrt(squares * own)).astype(np.float32)
+
+
+def assert_found(found: Any, names: list[Any], near: NDArray[np.float32], k: int) -> None:
+    """``names`` are sorted, so a stable sort by distance breaks ties by id."""
+    for ids, got, row in zip(found.ids.tolist(), found.distances, near, strict=True):
+        order = np.argsort(row, kind="stable")[:k]
+        missing = k - len(order)
+        nothing = [None] if names and isinstance(names[0], str) else [-1]
+        if not names:
+            assert set(ids) <= {None, -1}
+        else:
+            assert ids == [names[i] for i in order.tolist()] + nothing * missing
+        assert np.array_equal(got, np.concatenate([row[order], np.full(missing, np.inf, np.float32)]))
+
+
+@contextlib.contextmanager
+def small_transactions(on: bool) -> Iterator[None]:
+    """Large adds, trainings and copies in many transactions, as with millions of vectors."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (loader, training, rewrite) if on else ():
+            patch.setattr(module, "COMMIT_BYTES", 1 << 15)
+        yield
+
+
+@pytest.mark.parametrize("machine", [IntMachine, StrMachine])
+def test_any_sequence_of_changes_agrees_with_a_dict(machine: type[IndexMachine]) -> None:
+    chosen = settings(
+        max_examples=1500 if LONG else 36,
+        stateful_step_count=40 if LONG else 20,
+        deadline=None,
+        derandomize=not LONG,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(machine, settings=chosen)
