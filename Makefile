@@ -3,13 +3,14 @@
 # make sanitize   the kernel tests under AddressSanitizer and UBSan
 # make emulate    the kernel tests on arm64 (NEON), under qemu-user
 # make bench-encoders   the published comparison; data through LSQINDEX_DATA (docs/benchmarks.md)
+# make bench-storage    opening, adding, file size and memory of the index; half an hour
 
 PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
 SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
 
-.PHONY: demo test lint sanitize emulate bench-encoders clean
+.PHONY: demo test lint sanitize emulate bench-encoders bench-storage clean
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -41,6 +42,9 @@ emulate:
 bench-encoders: $(VENV)/.installed
 	$(PY) -m pip install --quiet --editable '.[bench]'
 	$(PY) -m bench encoders
+
+bench-storage: $(VENV)/.installed
+	$(PY) -m bench storage
 
 clean:
 	rm -rf build dist *.egg-info cython_src/*.c lsqindex/*.so $(VENV) $(VENV)-sanitize

@@ -1,1 +1,4 @@
-"""Benchmarks: ``python -m bench encoders``."""
+"""Benchmarks: ``python -m bench encoders``, ``python -m bench storage``."""
+
+#: How many threads NumPy's BLAS and FAISS take; read when these are first imported.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

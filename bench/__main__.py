@@ -8,9 +8,13 @@ import os
 import sys
 from pathlib import Path
 
+from . import THREAD_VARIABLES
 from .errors import UserError
 
-BENCHMARKS = {"encoders": "recall, distortion, the paper's figures, speed and kernels of the encoders"}
+BENCHMARKS = {
+    "encoders": "recall, distortion, the paper's figures, speed and kernels of the encoders",
+    "storage": "opening, adding, file size and memory of the persistent index",
+}
 
 
 def main() -> None:
@@ -22,9 +26,11 @@ def main() -> None:
         command.add_argument("--section", metavar="A,B", help="only these sections")
         command.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="where results go")
         command.add_argument("--fresh", action="store_true", help="measure again what an earlier run has measured")
+        if name == "storage":
+            command.add_argument("--work", type=Path, help="keep filled indexes here (else: gone after the run)")
     arguments = parser.parse_args()
-    # One thread each, for a fair comparison; these are read when NumPy and FAISS are first imported.
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    # One thread each, for a fair comparison.
+    for variable in THREAD_VARIABLES:
         os.environ[variable] = "1"
     module = importlib.import_module(f"bench.{arguments.benchmark}")
     try:

@@ -17,12 +17,11 @@ from lsqindex.encoders import Encoder, make_encoder
 from lsqindex.encoders.base import Distance
 
 from . import data, faiss_systems, kernels, verdicts
-from .errors import UserError
 from .faiss_systems import FaissIndex
 from .measure import rank, recall10_at_10, recall_curve
 from .rate_distortion import gaussian_bound, relative_error
 from .report import Rows, machine_facts, table
-from .runner import Plan, Run, timed
+from .runner import Plan, Run, chosen_sections, timed
 
 FULL = Plan(
     name="encoders",
@@ -303,15 +302,12 @@ SECTIONS = {
 def run(arguments: argparse.Namespace) -> None:
     """The benchmark: all sections or some, then the tables and the bars."""
     plan = QUICK if arguments.quick else FULL
-    chosen = arguments.section.split(",") if arguments.section else list(SECTIONS)
-    unknown = [name for name in chosen if name not in SECTIONS]
-    if unknown:
-        raise UserError(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    chosen = chosen_sections(arguments.section, SECTIONS)
     data.require(name for section in chosen for name in SECTIONS[section].data(plan))
     rows = Rows(arguments.out / f"{plan.name}.json", forget=chosen if arguments.fresh else ())
     if not faiss_systems.AVAILABLE:
         print("FAISS is not installed (pip install faiss-cpu): its rows are left out.")
-    current = Run(plan, rows, {name: section.columns for name, section in SECTIONS.items()})
+    current = Run(rows, {name: section.columns for name, section in SECTIONS.items()}, plan=plan)
     for name in chosen:
         SECTIONS[name].run(current)
         current.finish(name)

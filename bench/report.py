@@ -43,17 +43,18 @@ class Row:
 class Rows:
     """The rows of a benchmark, written to ``path`` after each, so that a broken run goes on where it was."""
 
-    def __init__(self, path: Path, forget: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, forget: Sequence[str] = (), facts: Mapping[str, str] | None = None) -> None:
+        """``facts``: what these numbers depend on; the machine's where not given."""
         self._path = path
-        self._machine = machine_facts()
+        self._machine = dict(machine_facts() if facts is None else facts)
         self._rows: list[Row] = []
         if path.exists():
             stored = json.loads(path.read_text(encoding="utf-8"))
             self._rows = [row for row in (Row(**fields) for fields in stored["rows"]) if row.section not in forget]
             if self._rows and stored["machine"] != self._machine:
                 raise UserError(
-                    f"{path} has rows of another machine or other versions; choose another --out, or measure "
-                    "all sections again with --fresh"
+                    f"{path} has rows of another machine, other versions or other data; choose another --out, or "
+                    "measure all sections again with --fresh"
                 )
 
     def __iter__(self) -> Iterator[Row]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from .errors import UserError
 from .faiss_systems import FaissIndex
 from .report import Row, Rows, show
 
@@ -41,15 +42,12 @@ class Plan:
 
 
 @dataclass
-class Run:
-    """One run of a benchmark."""
+class Sheet:
+    """The rows of one run of a benchmark, as they are asked for."""
 
-    plan: Plan
     rows: Rows
     #: The columns each section shows.
     columns: Mapping[str, tuple[str, ...]]
-    #: FAISS indexes trained so far, by data and system.
-    indexes: dict[tuple[str, str], FaissIndex] = field(default_factory=dict)
     _asked: list[Row] = field(default_factory=list)
 
     def row(
@@ -77,6 +75,25 @@ class Run:
     def finish(self, section: str) -> None:
         """Forget rows of the section that were not asked for: those of encoders whose defaults have changed."""
         self.rows.forget(lambda row: row.section == section and row not in self._asked)
+
+
+@dataclass
+class Run(Sheet):
+    """One run of the encoders' benchmark."""
+
+    plan: Plan = field(kw_only=True)
+    #: FAISS indexes trained so far, by data and system.
+    indexes: dict[tuple[str, str], FaissIndex] = field(default_factory=dict)
+
+
+def chosen_sections(asked: str | None, there: Iterable[str]) -> list[str]:
+    """The sections that ``--section`` names; all without it."""
+    names = list(there)
+    chosen = asked.split(",") if asked else names
+    unknown = [name for name in chosen if name not in names]
+    if unknown:
+        raise UserError(f"no section {', '.join(unknown)}; there are {', '.join(names)}")
+    return chosen
 
 
 def timed(function: Callable[..., Result], *arguments: Any) -> tuple[Result, float]:

@@ -11,7 +11,7 @@ from .runner import Plan
 
 @dataclass(frozen=True)
 class Verdict:
-    """A bar, and whether it is met; without a measurement, ``measured`` is None."""
+    """A bar, and whether it is met; without a measurement, ``measured`` is None, without a bar, only ``met``."""
 
     what: str
     bar: str
@@ -20,7 +20,7 @@ class Verdict:
 
     def cells(self) -> dict[str, str]:
         """As a line of a table."""
-        met = "not measured" if self.met is None else show(self.met)
+        met = "not measured" if self.measured is None else show(self.met)
         return {"what": self.what, "bar": self.bar, "measured": show(self.measured), "met": met}
 
 
