@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from .encoders import Encoder, Layout, from_bytes, make_encoder, registry, to_bytes
-from .errors import DamagedError, LsqIndexError, StateError, UnknownEncoderError
+from .errors import DamagedError, LsqIndexError, UnknownEncoderError
 from .storage import meta
 from .storage.records import REMEDY
 from .vectors import Vectors
@@ -87,7 +88,8 @@ class Coder:
         record = meta.unpack(value, "encoder")
         name, config, fitted = (record.get(key) for key in ("name", "config", "fitted"))
         if not (
-            isinstance(name, str)
+            record.keys() == {"name", "config", "distribution", "fitted"}
+            and isinstance(name, str)
             and isinstance(config, dict)
             and all(isinstance(key, str) for key in config)
             and isinstance(fitted, bytes | None)
@@ -97,12 +99,11 @@ class Coder:
             encoder = make_encoder(name, **config) if fitted is None else from_bytes(fitted)
         except UnknownEncoderError as error:
             raise UnknownEncoderError(f"{error}{install_hint(record)}") from None
-        except StateError as error:
+        except (LsqIndexError, TypeError) as error:  # TypeError: a parameter that no constructor takes
             raise DamagedError(f"encoder: {error}; {REMEDY}") from error
-        except LsqIndexError as error:
-            raise DamagedError(f"encoder: {error}; {REMEDY}") from error
-        if encoder.name != name or (encoder.is_fitted and encoder.dim != dim):
-            raise DamagedError(f"encoder: is not for {dim} dimensions, or is not {name!r}; {REMEDY}")
+        same = encoder.name == name and msgpack.packb(encoder.config) == msgpack.packb(config)
+        if not same or (encoder.is_fitted and encoder.dim != dim):
+            raise DamagedError(f"encoder: is not for {dim} dimensions, or not as the file says; {REMEDY}")
         return cls(encoder, dim, metric)
 
 

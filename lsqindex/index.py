@@ -509,10 +509,11 @@ class Index:
         living = store.living()
         for first in range(0, len(living), 1 << 14):
             rows = living[first : first + (1 << 14)]
-            vectors = coder.decode(store.codes().gather(rows))
-            if self._options.keep_vectors and np.isfinite(vectors).all():
-                vectors = vectors_of(store, coder, rows)
-            if not np.isfinite(vectors).all():
+            finite = np.isfinite(coder.decode(store.codes().gather(rows))).all()
+            if self._options.keep_vectors:
+                kept = store.vectors().gather(rows).view(np.dtype(self._options.keep_vectors).newbyteorder("<"))
+                finite = finite and np.isfinite(kept).all()
+            if not finite:
                 yield f"vectors: NaN or infinite numbers from row {int(rows[0])} on"
 
     def close(self) -> None:

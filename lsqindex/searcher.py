@@ -128,6 +128,8 @@ def _again(store: Store, coder: Coder, query: Vectors, rows: RowNumbers) -> NDAr
 def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers, out: Matches) -> None:
     """Exactly, among vectors that are stored as they are."""
     metric: Metric = coder.metric  # type: ignore[assignment]
+    if not len(rows):
+        return
     vectors = coder.decode(store.codes().gather(rows))
     group = max(1, _GROUP_BYTES // (8 * len(rows)))
     for first in range(0, len(request.queries), group):

@@ -48,11 +48,18 @@ def _try(found: list[str], check: Callable[[], Iterator[str]]) -> bool:
 def _column(reader: Reader, column: Column) -> Iterator[str]:
     """Every record of a column: verified, whole, and as many rows as there should be."""
     rows = Rows.all(column, reader)
+    state, end = reader.state, 0
     for i in range(len(rows.starts)):
         first = int(rows.starts[i])
         count, _ = column.check(reader.get(column.db, column.key(first)), first)
+        end = first + count
+        if end > max(state.rows, state.staged_rows):
+            yield f"{column.what}: rows up to {end}, and {state.rows} have been given out"
         if count < rows.counts[i]:
             yield f"{column.what}: {count} rows from {first} on, and {int(rows.counts[i])} should be"
+    # Behind the last row there can only be chunks that were given back.
+    if end < state.rows and state.rows % CHUNK_ROWS:
+        yield f"{column.what}: rows up to {end}, and {state.rows} should be"
     if not column.width:
         rows.gather(rows.numbers())  # every string must be UTF-8
 
@@ -115,5 +122,7 @@ def _sorted(store: Store, options: Options) -> Iterator[str]:
         if any(a >= b for a, b in pairwise(names)):
             yield f"sorted ids: block {key!r} is not sorted"
         before = names[-1] if names else before
+        if not names and key != keys.sorted_prefix():
+            yield f"sorted ids: block {key!r} is empty"
         if len(rows) > CHUNK_ROWS:
             yield f"sorted ids: block {key!r} is too large"

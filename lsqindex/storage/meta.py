@@ -105,6 +105,8 @@ class State:
             or state.head > state.code_size
             or max(state.generation, state.staged_generation) >= 1 << 32
             or state.staged_rows > MAX_ROWS
+            or 0 < state.staged_rows <= state.rows
+            or 0 < state.staged_generation <= state.generation
         ):
             raise DamagedError(f"state: impossible values; {records.REMEDY}")
         return state

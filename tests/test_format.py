@@ -1,0 +1,452 @@
+"""The file's format: keys and headers as frozen bytes, schemas, and committed files that must open for ever."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import msgpack
+import numpy as np
+import pytest
+
+from lsqindex import Index
+from lsqindex.encoders import from_bytes
+from lsqindex.errors import DamagedError, LsqIndexError, NewerFormatError, NotAnIndexError
+from lsqindex.storage import columns, deleted, keys, meta, records, sorted_ids
+from lsqindex.storage.meta import Options, State
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+# -- frozen bytes ---------------------------------------------------------------------------------
+
+FROZEN_KEYS = [
+    (keys.META, b"meta"),
+    (keys.CODES, b"codes"),
+    (keys.IDS, b"ids"),
+    (keys.VECTORS, b"vectors"),
+    (keys.OPTIONS, b"options"),
+    (keys.STATE, b"state"),
+    (keys.ENCODER, b"encoder"),
+    (keys.codes_prefix(0), b"c\0\0\0\0"),
+    (keys.codes_prefix(0x01020304), b"c\1\2\3\4"),
+    (keys.ids_prefix(), b"i"),
+    (keys.vectors_prefix(), b"v"),
+    (keys.row(keys.codes_prefix(2), 4064), b"c\0\0\0\2\0\0\x0f\xe0"),
+    (keys.row(keys.ids_prefix(), 0), b"i\0\0\0\0"),
+    (keys.row(keys.vectors_prefix(), 0xFFFFFFFE), b"v\xff\xff\xff\xfe"),
+    (keys.deleted(0), b"d\0\0\0\0"),
+    (keys.deleted(258), b"d\0\0\1\2"),
+    (keys.sorted_prefix(), b"s"),
+    (keys.sorted_int(0), b"s\x80\0\0\0\0\0\0\0"),
+    (keys.sorted_int(1), b"s\x80\0\0\0\0\0\0\1"),
+    (keys.sorted_int(-2), b"s\x7f\xff\xff\xff\xff\xff\xff\xfe"),
+    (keys.sorted_int(-(2**63)), b"s\0\0\0\0\0\0\0\0"),
+    (keys.sorted_int(2**63 - 1), b"s\xff\xff\xff\xff\xff\xff\xff\xff"),
+    (keys.sorted_str("né".encode()), b"sn\xc3\xa9"),
+    (keys.sorted_str(b""), b"s"),
+]
+
+
+@pytest.mark.parametrize(("built", "frozen"), FROZEN_KEYS)
+def test_keys_are_frozen(built: bytes, frozen: bytes) -> None:
+    assert built == frozen
+
+
+def test_keys_are_read_back_and_sort_as_their_numbers() -> None:
+    numbers = [-(2**63), -5, -2, 0, 1, 255, 256, 2**40, 2**63 - 1]
+    assert [keys.int_of(keys.sorted_int(number)) for number in numbers] == numbers
+    assert sorted(numbers, key=keys.sorted_int) == numbers
+    rows = [0, 1, 255, 256, 65_536, 2**32 - 2]
+    assert [keys.row_of(keys.row(keys.codes_prefix(7), row)) for row in rows] == rows
+    assert sorted(rows, key=lambda row: keys.row(keys.ids_prefix(), row)) == rows
+
+
+def test_a_record_is_frozen() -> None:
+    header = records.Header(records.CODES, count=3, first=4064, width=2, generation=5, head=1)
+    assert records.encode(header, b"abcdef") == (
+        bytes.fromhex("4c535163 03000000 e00f000000000000 02000000 05000000 0600000000000000")
+        + bytes.fromhex("01000000 00000000 390a4bda78f53869")
+        + b"abcdef"
+    )
+    assert records.encode(records.Header(records.META, 0), b"") == bytes(
+        b"LSQm" + bytes(36) + bytes.fromhex("645d3aa16104da2c")
+    )
+
+
+def test_kinds_and_sizes_are_frozen() -> None:
+    kinds = (records.META, records.CODES, records.IDS, records.SORTED, records.VECTORS, records.DELETED)
+    assert kinds == (b"m", b"c", b"i", b"s", b"v", b"d")
+    assert (records.HEADER_SIZE, columns.BLOCK_ROWS, columns.CHUNK_ROWS) == (48, 32, 4064)
+    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "part", "piece"),
+    [
+        (columns.codes_of(0, 32, 12), 4064, 32),
+        (columns.codes_of(0, 33, 33), 2048, 32),
+        (columns.codes_of(0, 4096, 4), 32, 32),
+        (columns.codes_of(0, 12, 0), 4064, 32),
+        (columns.codes_of(0, 1536, 0), 85, 2),
+        (columns.codes_of(0, 1 << 22, 0), 1, 1),
+        (columns.ids_column("int"), 4064, 32),
+        (columns.ids_column("str"), 4064, 32),
+        (columns.vectors_column(384, "float16"), 170, 5),
+        (columns.vectors_column(384, "float32"), 85, 2),
+    ],
+)
+def test_how_rows_are_cut_is_frozen(column: columns.Column, part: int, piece: int) -> None:
+    """A reader works out from these where records begin: another rule would be another format."""
+    assert (column.part_rows, column.piece_rows) == (part, piece)
+    starts = [column.part(row)[0] for row in range(columns.CHUNK_ROWS)]
+    assert sorted(set(starts)) == list(range(0, columns.CHUNK_ROWS, part))
+    assert column.part(columns.CHUNK_ROWS)[0] == columns.CHUNK_ROWS
+
+
+def test_payloads_are_frozen() -> None:
+    codes = np.arange(99, dtype=np.uint8).reshape(33, 3)
+    by_column = [bytes(range(j, 96 + j, 3)) for j in range(3)]
+    last = [bytes([96 + j]) + bytes(31) for j in range(3)]
+    whole = b"".join([*by_column, *last])  # two blocks of three columns
+    assert columns.to_blocks(codes, 3).tobytes() == whole
+    apart = b"".join([by_column[0], last[0], by_column[1], by_column[2], last[1], last[2]])
+    assert columns.to_blocks(codes, 1).tobytes() == apart  # the first bytes of all codes, then the others
+    for payload, head in ((whole, 3), (apart, 1)):
+        assert np.array_equal(columns.from_blocks(payload, 33, 3, head), codes)
+    text, ends = keys.utf8(["a", "", "né"])
+    assert (text.tobytes(), ends.tobytes()) == (b"an\xc3\xa9", bytes.fromhex("01000000 01000000 04000000"))
+    ids = columns.ids_column("int")
+    small, large = ids.encode(32, np.array([0, 2**32 - 1])), ids.encode(32, np.array([-5, 1]))
+    assert (small[16:20], small[48:]) == (b"\4\0\0\0", bytes.fromhex("00000000 ffffffff"))
+    assert (large[16:20], large[48:]) == (b"\x08\0\0\0", bytes.fromhex("fbffffffffffffff 0100000000000000"))
+    assert ids.decode(small, 32).tolist() == [0, 2**32 - 1] and ids.decode(large, 32).tolist() == [-5, 1]
+    block, run = (sorted_ids.encode(np.array(rows, np.uint32)) for rows in ([7, 1], [7, 8, 9]))
+    assert (block[4:20].hex(" ", 4), block[48:].hex(" ", 4)) == (
+        "02000000 00000000 00000000 04000000",
+        "07000000 01000000",
+    )
+    assert (run[4:20].hex(" ", 4), run[48:]) == ("03000000 07000000 00000000 00000000", b"")
+    assert sorted_ids.decode(block).tolist() == [7, 1] and sorted_ids.decode(run).tolist() == [7, 8, 9]
+
+
+def test_schemas_are_frozen() -> None:
+    """Adding a field is a new format: an older program refuses what it does not know."""
+    assert [(field.name, field.type) for field in fields(Options)] == [
+        ("dim", "int"),
+        ("metric", "str"),
+        ("ids", "str"),
+        ("keep_vectors", "str | None"),
+        ("train_size", "int"),
+        ("uuid", "bytes"),
+    ]
+    assert [(field.name, field.type) for field in fields(State)] == [
+        ("txn", "int"),
+        ("rows", "int"),
+        ("stored", "int"),
+        ("count", "int"),
+        ("next_id", "int"),
+        ("generation", "int"),
+        ("code_size", "int"),
+        ("head", "int"),
+        ("shape", "int"),
+        ("staged_rows", "int"),
+        ("staged_generation", "int"),
+    ]
+
+
+# -- options and state ----------------------------------------------------------------------------
+
+OPTIONS = Options(dim=8, metric="l2", ids="int", keep_vectors=None, train_size=10_000, uuid=bytes(16))
+STATE = State(txn=3, rows=40, stored=40, count=30, code_size=4, head=4)
+
+
+def options_record(**changes: Any) -> bytes:
+    values = {"program": "lsqindex", "format": 1, **msgpack.unpackb(OPTIONS.to_record()[48:])}
+    return meta.pack({**values, **changes})
+
+
+def test_options_and_state_go_there_and_back() -> None:
+    for options in (OPTIONS, replace(OPTIONS, metric="cosine", ids="str", keep_vectors="float16", train_size=1)):
+        assert Options.from_record(options.to_record()) == options
+    assert State.from_record(STATE.to_record()) == STATE
+    assert msgpack.unpackb(OPTIONS.to_record()[48:]) == {
+        "program": "lsqindex",
+        "format": 1,
+        "dim": 8,
+        "metric": "l2",
+        "ids": "int",
+        "keep_vectors": None,
+        "train_size": 10_000,
+        "uuid": bytes(16),
+    }
+
+
+@pytest.mark.parametrize("format_number", [2, 3, 1 << 40])
+def test_options_of_a_newer_format_say_so(format_number: int) -> None:
+    with pytest.raises(NewerFormatError, match="upgrade"):
+        Options.from_record(options_record(format=format_number))
+    with pytest.raises(NewerFormatError, match="upgrade"):  # whatever else such a format may hold
+        Options.from_record(options_record(format=format_number, dim="eight", cells=5))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"program": "other"}, {"program": None}, {"format": None}, {"format": True}, {"format": "1"}, {"format": 1.0}],
+)
+def test_options_of_another_program_are_no_index(changes: dict[str, Any]) -> None:
+    with pytest.raises(NotAnIndexError):
+        Options.from_record(options_record(**changes))
+
+
+@pytest.mark.parametrize("format_number", [0, -1])
+def test_a_format_that_never_was_is_refused(format_number: int) -> None:
+    with pytest.raises(LsqIndexError):
+        Options.from_record(options_record(format=format_number))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dim": 0},
+        {"dim": -8},
+        {"dim": (1 << 20) + 1},
+        {"dim": True},
+        {"dim": 8.0},
+        {"dim": None},
+        {"metric": "L2"},
+        {"metric": b"l2"},
+        {"ids": "bytes"},
+        {"keep_vectors": "float64"},
+        {"keep_vectors": 16},
+        {"train_size": -1},
+        {"train_size": 1 << 62},
+        {"uuid": bytes(15)},
+        {"uuid": "0123456789abcdef"},
+        {"unknown": 1},
+    ],
+)
+def test_options_with_impossible_values_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(DamagedError):
+        Options.from_record(options_record(**changes))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Options)])
+def test_options_without_a_field_are_refused(name: str) -> None:
+    values = msgpack.unpackb(options_record()[48:])
+    del values[name]
+    with pytest.raises(DamagedError):
+        Options.from_record(meta.pack(values))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rows": 39},
+        {"stored": 29},
+        {"rows": (1 << 32) - 1},
+        {"count": -1},
+        {"code_size": 0},
+        {"code_size": (1 << 24) + 1},
+        {"generation": 1 << 32},
+        {"staged_generation": 1 << 32},
+        {"staged_rows": 1 << 32},
+        {"next_id": -1},
+        {"next_id": 1 << 63},
+        {"shape": -1},
+        {"txn": 1.5},
+        {"head": 5},
+        {"head": None},
+        {"unknown": 1},
+    ],
+)
+def test_a_state_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
+    values = msgpack.unpackb(STATE.to_record()[48:])
+    with pytest.raises(DamagedError):
+        State.from_record(meta.pack({**values, **changes}))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(State)])
+def test_a_state_without_a_field_is_refused(name: str) -> None:
+    values = msgpack.unpackb(STATE.to_record()[48:])
+    del values[name]
+    with pytest.raises(DamagedError):
+        State.from_record(meta.pack(values))
+
+
+# -- committed files ------------------------------------------------------------------------------
+
+
+def recipes() -> Any:
+    """tests/fixtures/make_index.py, which made the committed files."""
+    spec = importlib.util.spec_from_file_location("make_index", FIXTURES / "make_index.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+made = recipes()
+
+
+@pytest.fixture(params=["as it is", "read-only", "read-only medium"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Index]:
+    """Opens a copy of a committed file, in each of the ways there are."""
+
+    def open_copy(name: str) -> Index:
+        path = tmp_path / name
+        shutil.copyfile(FIXTURES / name, path)
+        if request.param == "read-only medium":
+            path.chmod(0o444)
+        return Index.open(path, read_only=request.param != "as it is")
+
+    return open_copy
+
+
+#: What the committed file says, found when it was made: queries, and the ids and distances of the nearest.
+QUERIES = np.arange(16).reshape(2, 8) % 5 - 2
+NEAREST = [[1237, 187, 637, 403], [1345, 10042, 322, 1393]]
+ESTIMATES = [[37.05351, 43.97017, 45.14291, 45.93269], [41.11074, 45.99322, 47.82743, 47.99699]]
+#: Whole numbers, kept as they are: exact.
+EXACT = ([[1237, 187, 637, 217], [1345, 10042, 322, 1393]], [[37, 44, 45, 46], [41, 46, 48, 48]])
+
+
+def test_the_trained_file_of_format_1_opens_and_answers(opened: Callable[[str], Index]) -> None:
+    with opened("format1-trained.lsq") as index:
+        assert index.check() == []
+        first = np.delete(np.arange(550), np.s_[10:40]) * 3 - 101
+        assert np.array_equal(index.ids(), [*first, *range(10_000, 10_043)])
+        assert (index.dim, index.metric, index.is_trained, index.encoder.name) == (8, "l2", True, "lsq")
+        assert index.stats()["deleted"] == 35
+        vectors = index.get(index.ids())
+        replaced = np.concatenate([made.vectors(5, 8, 3), made.vectors(41, 8, 2)[5:], made.vectors(2, 8, 4)])
+        assert np.array_equal(vectors, np.concatenate([np.delete(made.vectors(550, 8, 1), np.s_[10:40], 0), replaced]))
+        found = index.search(QUERIES, k=4)
+        assert found.ids.tolist() == NEAREST
+        np.testing.assert_allclose(found.distances, ESTIMATES, rtol=1e-4)
+        again = index.search(QUERIES, k=4, rerank=600)
+        assert (again.ids.tolist(), again.distances.tolist()) == EXACT
+        assert -71 not in index and 10_000 in index
+
+
+def test_the_untrained_file_of_format_1_opens_and_answers(opened: Callable[[str], Index]) -> None:
+    with opened("format1-untrained.lsq") as index:
+        assert index.check() == []
+        assert index.ids() == ["", *(f"số {i:03}" for i in range(40) if i != 7)]
+        assert (index.metric, index.is_trained, index.encoder.name) == ("cosine", False, "itq")
+        assert np.array_equal(index.get("số 039"), (made.vectors(40, 3, 5) + 0.5)[39])
+        found = index.search([-2, -1, 0], k=4)
+        assert found.ids.tolist() == ["số 003", "số 021", "số 005", "số 023"]
+        np.testing.assert_allclose(found.distances, [0.01638871, 0.05236904, 0.22540332, 0.26502591], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", made.FILES)
+def test_a_committed_file_can_be_written_to_compacted_and_copied(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    shutil.copyfile(FIXTURES / name, path)
+    with Index.open(path) as index:
+        new: Any = [77_777] if isinstance(index.ids()[0], np.integer) else ["new"]
+        count = len(index)
+        index.add(np.ones((1, index.dim)), ids=new)
+        index.delete([index.ids()[0]])
+        before = [*index.ids()]
+        index.compact()
+        index.save(tmp_path / "copy.lsq")
+        assert index.check() == [] and len(index) == count and [*index.ids()] == before
+    with Index.open(tmp_path / "copy.lsq") as index:
+        assert index.check() == [] and [*index.ids()] == before
+
+
+@pytest.mark.parametrize("name", made.FILES)
+def test_committed_files_are_small(name: str) -> None:
+    assert (FIXTURES / name).stat().st_size < 200_000
+
+
+def contents(path: Path) -> dict[tuple[bytes, bytes], Any]:
+    """Everything in a file, read without this package: (database, key) → (header, payload)."""
+    with lmdb.open(str(path), subdir=False, lib_version=0, readonly=True, lock=False, max_dbs=16) as env:
+        names = (b"meta", b"codes", b"ids", b"vectors")
+        dbs = {name: env.open_db(name, create=False) for name in names}
+        with env.begin() as txn:
+            return {
+                (name, key): (value[:40], value[48:]) for name, db in dbs.items() for key, value in txn.cursor(db=db)
+            }
+
+
+def plain(stored: dict[tuple[bytes, bytes], Any]) -> dict[tuple[bytes, bytes], Any]:
+    """The same with msgpack unpacked, and without what differs from making to making."""
+    found = dict(stored)
+    for key in (keys.OPTIONS, keys.STATE, keys.ENCODER):
+        values = msgpack.unpackb(found[keys.META, key][1])
+        for name in ("uuid", "distribution"):
+            values.pop(name, None)
+        if values.get("fitted"):
+            values["fitted"] = {**msgpack.unpackb(values["fitted"]), "distribution": None, "state": None}
+        found[keys.META, key] = values
+    return found
+
+
+@pytest.mark.parametrize("name", made.FILES)
+def test_this_version_writes_what_the_committed_file_holds(name: str, tmp_path: Path) -> None:
+    """Not the same bytes, for LMDB's pages may lie elsewhere: the same keys, headers and payloads."""
+    made.FILES[name](tmp_path / name)
+    shutil.copyfile(FIXTURES / name, tmp_path / "committed.lsq")
+    here, committed = plain(contents(tmp_path / name)), plain(contents(tmp_path / "committed.lsq"))
+    assert here.keys() == committed.keys()
+    # Training sums in the order of the machine's BLAS: of codes only what surrounds them is compared.
+    for place in here:
+        same = here[place] == committed[place] if place[0] != keys.CODES else here[place][0] == committed[place][0]
+        assert same, f"{place} differs"
+
+
+def test_the_committed_encoder_codes_as_it_did(tmp_path: Path) -> None:
+    """The stored encoder gives the stored codes; a row or so may differ where another BLAS sums in another order."""
+    shutil.copyfile(FIXTURES / "format1-trained.lsq", tmp_path / "committed.lsq")
+    stored = contents(tmp_path / "committed.lsq")
+    encoder = from_bytes(msgpack.unpackb(stored[keys.META, keys.ENCODER][1])["fitted"])
+    head, payload = stored[keys.CODES, keys.row(keys.codes_prefix(1), 0)]
+    assert head[:4] == b"LSQc" and int.from_bytes(head[4:8], "little") == 512  # a group of sixteen pieces
+    codes = columns.from_blocks(payload, 512, 12, 4)
+    vectors = made.vectors(550, 8, 1)[:512]
+    assert (encoder.encode(vectors) == codes).all(axis=1).mean() > 0.95
+    np.testing.assert_allclose(encoder.decode(codes), vectors, atol=2)
+
+
+# -- a newer format on disk -----------------------------------------------------------------------
+
+
+def put(path: Path, key: bytes, value: bytes) -> None:
+    """Write into the file behind the back of this package, in a transaction that the state knows of."""
+    with lmdb.open(str(path), subdir=False, lib_version=0, max_dbs=16, map_size=1 << 24) as env:
+        db = env.open_db(b"meta", create=False)
+        with env.begin(write=True) as txn:
+            state = msgpack.unpackb(txn.get(keys.STATE, b"", db=db)[48:])
+            txn.put(keys.STATE, meta.pack({**state, "txn": txn.id()}), db=db)
+            txn.put(key, value, db=db)
+
+
+def test_a_file_of_a_newer_format_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "newer.lsq"
+    shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
+    put(path, keys.OPTIONS, options_record(format=2))
+    for read_only in (False, True):
+        with pytest.raises(NewerFormatError, match=r"format 2.*upgrade"):
+            Index.open(path, read_only=read_only)
+    assert issubclass(NewerFormatError, NotAnIndexError)
+
+
+def test_a_newer_format_is_told_even_where_the_state_has_changed_too(tmp_path: Path) -> None:
+    """The version is looked at before anything whose shape depends on it."""
+    path = tmp_path / "newer.lsq"
+    shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
+    put(path, keys.OPTIONS, options_record(format=2, cells=100))
+    with lmdb.open(str(path), subdir=False, lib_version=0, max_dbs=16, map_size=1 << 24) as env:
+        db = env.open_db(b"meta", create=False)
+        with env.begin(write=True) as txn:
+            txn.put(keys.STATE, meta.pack({"fresh": 5, "txn": txn.id()}), db=db)
+    with pytest.raises(NewerFormatError, match="upgrade"):
+        Index.open(path)
