@@ -161,7 +161,8 @@ def find_strings(const uint32_t[::1] starts not None, const uint32_t[::1] counts
     """As :func:`find_ints`, for strings: their bytes one after another in ``text``, and where each ends."""
     cdef lsq_column column = _column(starts, counts, addresses)
     cdef int64_t failed = -1, n = ends.shape[0], count = rows.shape[0]
-    cdef const uint8_t *p = &text[0] if text.shape[0] else NULL
+    cdef uint8_t nothing = 0
+    cdef const uint8_t *p = &text[0] if text.shape[0] else &nothing
     if n and ends[n - 1] != text.shape[0]:
         raise ValueError("find_strings: the ends do not fit the text")
     places, found = np.zeros(n, np.int64), np.zeros(n, np.bool_)
