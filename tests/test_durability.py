@@ -1,0 +1,114 @@
+"""Acknowledged means durable: what a power cut leaves of a run is replayed from its logged writes.
+
+A library that is preloaded into a writing process (tests/crash/log_writes.c) logs every write, sync and rename of
+its files, and its acknowledgements among them. tests/crash/replay.py rebuilds the files as they could be at each
+moment, after a kill and after a power cut that loses any part of what was not synced, opens them, and holds them
+against what was acknowledged until then.
+
+The same run without syncs must fail this test: else it would prove nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lsqindex
+
+HERE = Path(__file__).parent / "crash"
+LONG = os.environ.get("LSQINDEX_LONG") == "1"
+
+CHANGES = ["add", "upsert", "delete", "batch", "upsert", "delete", "add"]
+KEPT = {"encoder": "lsh", "bits": 32, "keep_vectors": "float32"}
+#: What is done, and how.
+RUNS: dict[str, dict[str, Any]] = {
+    "changes": {"kinds": 4 * CHANGES},
+    "growing": {"kinds": [*CHANGES, "large", *CHANGES, "clear", *CHANGES], "map_size": 1 << 16},
+    "copies": {"kinds": [*CHANGES, "save", *CHANGES, "compact", *CHANGES, "save", "compact", "compact", *CHANGES]},
+    "codes": {"kinds": [*CHANGES, *CHANGES, "train", *CHANGES, "reencode", "compact", "reencode"], "create": KEPT},
+    "in parts": {
+        "kinds": [
+            "upsert",
+            "large",
+            "upsert",
+            "clear",
+            "large",
+            "train",
+            "upsert",
+            "reencode",
+            "compact",
+            "save",
+            "clear",
+        ],
+        "create": KEPT,
+        "commit_bytes": 50_000,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if not sys.platform.startswith("linux") or compiler is None:
+        pytest.skip("needs Linux and a C compiler")
+    path = tmp_path_factory.mktemp("library") / "log_writes.so"
+    source = str(HERE / "log_writes.c")
+    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(path), source, "-ldl", "-lpthread"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def run(script: str, *arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(HERE / script), *arguments],
+        env={
+            **os.environ,
+            "OPENBLAS_NUM_THREADS": "1",
+            "PYTHONPATH": str(Path(lsqindex.__file__).parents[1]),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def replayed(library: Path, directory: Path, name: str, *, every: int, subsets: int, sync: bool = True) -> Any:
+    """Log a run and replay it; what was found."""
+    files, log = directory / "files", directory / "events"
+    files.mkdir()
+    (files / "log").touch()
+    given = {"create": {}, **RUNS[name]}
+    given["create"] = {"train_size": 1 << 40, **given["create"]}
+    arguments = {"directory": str(files), "first": 0, "seed": 1, "in_turn": True, "sync": sync, **given}
+    run("writer.py", json.dumps(arguments), LD_PRELOAD=str(library), LOG_WRITES_OF=str(files), LOG_WRITES_TO=str(log))
+    found = json.loads(run("replay.py", str(log), str(every), str(subsets), "1"))
+    # The log has everything: the whole run was acknowledged, and its last state is the directory's.
+    assert found["operations"] == len(RUNS[name]["kinds"]) + 1 and found["flying"] is None
+    return found
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_acknowledged_change_outlives_a_power_cut(name: str, library: Path, tmp_path: Path) -> None:
+    every, subsets = (1, 4) if LONG else (50, 1)
+    found = replayed(library, tmp_path, name, every=every, subsets=subsets)
+    assert found["wrong"] == {"kill": [], "power cut": []}
+    # LMDB syncs the pages of a commit, then writes its meta page through a descriptor that syncs by itself.
+    assert min(found["events"]["s"], found["durable writes"]) > found["operations"] // 2
+    assert found["states"]["power cut"] > 2 * found["operations"]
+
+
+@pytest.mark.parametrize("name", ["changes", "growing", "codes"])
+def test_without_sync_the_same_run_fails(name: str, library: Path, tmp_path: Path) -> None:
+    found = replayed(library, tmp_path, name, every=50, subsets=1, sync=False)
+    assert found["wrong"]["power cut"]
