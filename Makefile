@@ -1,5 +1,6 @@
 # make demo       the main job on real data, from nothing
 # make test       everything CI checks: style, types, tests
+# make test-long  crash, damage and state-machine tests in their long form (an hour or more)
 # make sanitize   the kernel tests under AddressSanitizer and UBSan
 # make emulate    the kernel tests on arm64 (NEON), under qemu-user
 # make bench-encoders   the published comparison; data through LSQINDEX_DATA (docs/benchmarks.md)
@@ -10,7 +11,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
 
-.PHONY: demo test lint sanitize emulate bench-encoders bench-storage clean
+.PHONY: demo test test-long lint sanitize emulate bench-encoders bench-storage clean
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -29,12 +30,17 @@ lint: $(VENV)/.installed
 test: lint
 	$(PY) -m pytest
 
+test-long: $(VENV)/.installed
+	LSQINDEX_LONG=1 $(PY) -m pytest tests/test_crash.py tests/test_durability.py tests/test_processes.py \
+	  tests/test_damage.py tests/test_index_machine.py
+
 sanitize:
 	test -x $(VENV)-sanitize/bin/python || $(PYTHON) -m venv $(VENV)-sanitize
 	LSQINDEX_SANITIZE=1 $(VENV)-sanitize/bin/python -m pip install --quiet --force-reinstall '.[test]'
-	cp tests/test_kernels.py $(VENV)-sanitize/
+	cp tests/test_kernels.py tests/test_records.py tests/test_scan.py $(VENV)-sanitize/
 	cd $(VENV)-sanitize && LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 bin/python -m pytest -p no:cacheprovider -c /dev/null test_kernels.py
+	  ASAN_OPTIONS=detect_leaks=0 bin/python -m pytest -p no:cacheprovider -c /dev/null \
+	  test_kernels.py test_records.py test_scan.py
 
 emulate:
 	bash tests/emulate/run

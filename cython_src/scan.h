@@ -14,6 +14,7 @@
 #ifndef LSQ_SCAN_H
 #define LSQ_SCAN_H
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -41,14 +42,15 @@ typedef struct {
     float worst;    /* the k-th smallest distance; infinite until there are k */
     uint16_t limit; /* `worst` as a quantized sum */
     double base, step;
+    double slack; /* what rounding of float32 sums may be, in steps */
     const float *exact; /* look-ups: (columns, 2, 16) by nibble, or by field */
     float bias;
 } lsq_query;
 
 static void lsq_set_limit(lsq_query *query) {
-    /* One more than the bound: sums in float32 are off by less than that. */
-    double sum = (query->worst - query->base) / query->step + 1;
-    query->limit = sum >= 65535 ? 65535 : sum < 0 ? 0 : (uint16_t)sum;
+    double sum = (query->worst - query->base) / query->step + query->slack;
+    /* Never negative; not a number where look-ups are infinite: then all rows are evaluated. */
+    query->limit = sum >= 0 && sum < 65535 ? (uint16_t)sum : 65535;
 }
 
 static float lsq_kth(const lsq_candidate *items, int64_t count, int64_t k, float *work) {
@@ -343,7 +345,7 @@ static void lsq_nibble_tables(const float *values, const lsq_fields *fields, int
 
 /* Round the look-ups of one query down to bytes, written for each column `stride` bytes apart. */
 static void lsq_quantize(lsq_query *query, int64_t columns, uint8_t *out, int64_t stride) {
-    double step = 0, base = query->bias;
+    double step = 0, base = query->bias, size = fabs(base);
     int64_t nibbles = 2 * columns, top = 65535 / (nibbles ? nibbles : 1);
     if (top > LSQ_QUANTUM) top = LSQ_QUANTUM;
     for (int64_t i = 0; i < nibbles; i++) {
@@ -354,10 +356,14 @@ static void lsq_quantize(lsq_query *query, int64_t columns, uint8_t *out, int64_
             high = value > high ? value : high;
         }
         base += low;
+        size += fabs(low) > fabs(high) ? fabs(low) : fabs(high);
         if ((double)high - low > step) step = (double)high - low;
     }
     query->base = base;
     query->step = step > 0 ? step / (double)top : 1;
+    /* A distance is fewer than columns + 4 additions one after another, each rounded by half an epsilon at most of what
+     * all look-ups may come to; one more step for rounding here. */
+    query->slack = 1 + (double)(columns + 4) * FLT_EPSILON * size / query->step;
     for (int64_t i = 0; i < nibbles; i++) {
         float low = query->exact[i * 16];
         for (int n = 1; n < 16; n++) low = query->exact[i * 16 + n] < low ? query->exact[i * 16 + n] : low;

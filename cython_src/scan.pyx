@@ -32,6 +32,7 @@ cdef extern from "scan.h" nogil:
         uint16_t limit
         double base
         double step
+        double slack
         const float *exact
         float bias
     ctypedef struct lsq_filter:
@@ -90,7 +91,8 @@ def scan(const uint32_t[::1] starts not None, const uint32_t[::1] counts not Non
     cdef lsq_filter filter
     filter.segments, filter.segment_rows = deleted.shape[0], segment_rows
     filter.deleted = <const uint8_t *const *>&deleted[0] if deleted.shape[0] else NULL
-    filter.allowed = &allowed[0] if allowed is not None and allowed.shape[0] else NULL
+    cdef uint8_t nothing = 0
+    filter.allowed = NULL if allowed is None else &allowed[0] if allowed.shape[0] else &nothing
     filter.allowed_rows = 8 * allowed.shape[0] if allowed is not None else 0
     cdef lsq_codes codes
     codes.column, codes.width, codes.head, codes.filter = &column, width, head, &filter
@@ -110,7 +112,7 @@ def scan(const uint32_t[::1] starts not None, const uint32_t[::1] counts not Non
             for q in range(nq):
                 queries[q].count, queries[q].capacity, queries[q].k = 0, capacity, k
                 queries[q].worst, queries[q].bias, queries[q].limit = INFINITY, biases[q], 65535
-                queries[q].base, queries[q].step = 0, 1
+                queries[q].base, queries[q].step, queries[q].slack = 0, 1, 1
                 queries[q].exact = &values[q, 0]
                 if nibbles:
                     lsq_nibble_tables(&values[q, 0], &by_field, width, &exact[q * exact_size], &queries[q].bias)

@@ -118,3 +118,129 @@ def distances(codes: NDArray[np.uint8], layout: Layout, tables: Tables) -> NDArr
     for query, values in enumerate(tables.values):
         out[query] = values[at].sum(axis=1, dtype=np.float32) + tables.bias[query]
     return out
+
+
+# -- the scan (cython_src/scan.h) ---------------------------------------------------------------
+
+
+def nibble_tables(layout: Layout, tables: Tables) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Look-ups by nibble, float32 (nq, nibbles, 16), and what no row changes, from those by field.
+
+    A field inside a nibble gives its own look-ups. One that lies across is affine in its bits (``layout.linear``):
+    each bit gives its weight, and the first look-up goes to the bias.
+
+    >>> layout = Layout.uniform(levels=2, m=2)
+    >>> tables = Tables(np.array([[0, 1, 0, 10]], np.float32), np.array([5], np.float32))
+    >>> exact, bias = nibble_tables(layout, tables)
+    >>> exact.shape, exact[0, 0, :5], bias
+    ((1, 2, 16), array([ 0.,  1., 10., 11.,  0.], dtype=float32), array([5.], dtype=float32))
+    """
+    exact = np.zeros((len(tables.values), 2 * layout.code_size, 16), np.float32)
+    bias = tables.bias.astype(np.float32)
+    numbers = np.arange(16)
+    begin = 0
+    for j, (width, levels) in enumerate(zip(layout.bits, layout.levels, strict=True)):
+        table = tables.values[:, layout.starts[j] : layout.starts[j + 1]]
+        if begin // 4 == (begin + width - 1) // 4:
+            own = numbers >> begin % 4 & (1 << width) - 1
+            exact[:, begin // 4] += table[:, np.minimum(own, levels - 1)]
+        else:
+            bias += table[:, 0]
+            for k in range(width):
+                at, bit = divmod(begin + k, 4)
+                exact[:, at, numbers >> bit & 1 == 1] += (table[:, 1 << k] - table[:, 0])[:, None]
+        begin += width
+    return exact, bias
+
+
+def nibbles(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The nibbles of codes, the lower one of a byte first.
+
+    >>> nibbles(np.array([[0x21, 0x43]], np.uint8))
+    array([[1, 2, 3, 4]], dtype=uint8)
+    """
+    return np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), 2 * codes.shape[1])
+
+
+def nibble_distances(
+    codes: NDArray[np.uint8], exact: NDArray[np.float32], bias: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The distance of every query to every row, shape (nq, n), by look-ups of :func:`nibble_tables`.
+
+    Nibble i goes to sum i modulo 4; the four come together at the end. All in float32.
+    """
+    at = nibbles(codes)
+    sums = np.zeros((4, len(exact), len(codes)), np.float32)
+    for i in range(at.shape[1]):
+        sums[i % 4] += exact[:, i, at[:, i]]
+    out: NDArray[np.float32] = bias[:, None] + ((sums[0] + sums[1]) + (sums[2] + sums[3]))
+    return out
+
+
+def field_distances(codes: NDArray[np.uint8], layout: Layout, tables: Tables) -> NDArray[np.float32]:
+    """The same by look-ups of fields, one after another; a number beyond its levels counts as the last one."""
+    fields = np.minimum(unpack(codes, np.array(layout.bits, np.uint8)), np.array(layout.levels) - 1)
+    out = np.repeat(tables.bias.astype(np.float32)[:, None], len(codes), axis=1)
+    for j in range(fields.shape[1]):
+        out += tables.values[:, layout.starts[j] + fields[:, j]]
+    return out
+
+
+def quantize(exact: NDArray[np.float32], bias: np.float32) -> tuple[NDArray[np.uint8], float, float]:
+    """(look-ups as bytes, base, step) of one query: rounded down, so that sums of them bound distances from below.
+
+        distance >= base + step * (sum of look-ups)
+
+    up to what float32 rounds; see :func:`rounding`. No sum leaves 16 bits.
+
+    >>> exact = np.array([np.arange(16), np.zeros(16)], np.float32)
+    >>> look_ups, base, step = quantize(exact, np.float32(3))
+    >>> look_ups[0, :4], int(look_ups[0, 15]), base, round(step * 127)
+    (array([ 0,  8, 16, 25], dtype=uint8), 127, 3.0, 15)
+    """
+    top = min(127, 65535 // len(exact))
+    low, high = exact.min(axis=1).astype(np.float64), exact.max(axis=1).astype(np.float64)
+    # One after another, as the kernel adds them.
+    base = float(np.cumsum(np.concatenate([[np.float64(bias)], low]))[-1])
+    widest = float((high - low).max())
+    step = widest / top if widest > 0 else 1.0
+    return np.minimum((exact - low[:, None]) / step, top).astype(np.uint8), base, step
+
+
+def rounding(exact: NDArray[np.float32], bias: np.float32) -> float:
+    """By how much a distance of :func:`nibble_distances` may differ from the sum of its look-ups."""
+    additions = len(exact) / 2 + 4
+    largest = abs(float(bias)) + float(np.abs(exact).max(axis=1).sum(dtype=np.float64))
+    return additions * float(np.finfo(np.float32).eps) * largest
+
+
+def scan(
+    codes: NDArray[np.uint8],
+    layout: Layout,
+    tables: Tables,
+    k: int,
+    *,
+    by_nibbles: bool,
+    may: NDArray[np.bool_] | None = None,
+) -> list[tuple[NDArray[np.intp], NDArray[np.float32]]]:
+    """For each query (rows, distances): all that are not farther than the k-th nearest of rows that ``may`` be found.
+
+    >>> layout = Layout.uniform(levels=2, m=2)
+    >>> tables = Tables(np.array([[0, 1, 0, 10]], np.float32), np.array([5], np.float32))
+    >>> codes = layout.pack(np.array([[1, 0], [1, 1], [0, 0], [1, 0]], np.uint16))
+    >>> scan(codes, layout, tables, 2, by_nibbles=True)
+    [(array([0, 2, 3]), array([6., 5., 6.], dtype=float32))]
+    """
+    if by_nibbles:
+        distances = nibble_distances(codes, *nibble_tables(layout, tables))
+    else:
+        distances = field_distances(codes, layout, tables)
+    allowed = np.ones(len(codes), np.bool_) if may is None else may
+    found = []
+    for own in distances:
+        rows = np.flatnonzero(allowed & ~np.isnan(own))
+        near = np.sort(own[rows])[:k]
+        if len(rows) > k:
+            rows = rows[own[rows] <= near[-1]]
+        found.append((rows, own[rows]))
+    return found

@@ -46,6 +46,38 @@ def main() -> None:
             if expect:
                 reference.descend(start, left, gram, levels, 4)
                 out.write(start.tobytes() + left.tobytes())
+    for columns in (1, 2, 3, 8, 33, 100, 258, 259, 300):
+        for queries in (1, 2, 3, 4):
+            codes = rng.integers(0, 256, (32, columns)).astype(np.uint8)
+            blocks = np.ascontiguousarray(codes.T)
+            exact = rng.standard_normal((queries, 2 * columns, 16)).astype(np.float32)
+            bias = rng.standard_normal(queries).astype(np.float32)
+            exact[0, 0] *= 50  # so that most look-ups are small, and one is not
+            case(4, queries, columns, 0, 0, blocks, exact, bias)
+            quantized = [reference.quantize(*one) for one in zip(exact, bias, strict=True)]
+            distances = reference.nibble_distances(codes, exact, bias)
+            # Column by column, in each the queries side by side.
+            tables = np.stack([bytes_.reshape(columns, 32) for bytes_, _, _ in quantized], axis=1)
+            if expect:
+                for (_, base, step), own in zip(quantized, distances, strict=True):
+                    out.write(np.array([base, step], "<f8").tobytes() + own.tobytes())
+                out.write(tables.tobytes())
+            # The largest look-ups there are, and random ones; limits that some rows just reach.
+            full = np.full((columns, queries, 32), min(127, 65535 // (2 * columns)), np.uint8)
+            for look_ups in (tables, full):
+                at = reference.nibbles(codes).reshape(32, columns, 2).astype(np.int64)
+                places = np.arange(columns)[:, None]
+                sums = look_ups.reshape(columns, queries, 2, 16).astype(np.int64)
+                own_sums = np.stack([sums[:, q][places, np.arange(2), at].sum(axis=(1, 2)) for q in range(queries)])
+                for rank in (0, 15, 31):
+                    limits = np.sort(own_sums, axis=1)[:, rank].astype("<u2")
+                    for lower in (0, 1):
+                        limits = np.maximum(limits.astype(np.int64) - lower, 0).astype("<u2")
+                        for head in sorted({1, columns}):
+                            case(3, queries, columns, head, 0, blocks, look_ups, limits)
+                            if expect:
+                                near = own_sums <= limits[:, None]
+                                out.write(np.packbits(near, axis=1, bitorder="little").tobytes())
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 /* Runs the kernels on cases from standard input and writes what they return: see run and cases.py.
 
    A case: int32 header {kind, n, m, a, b}, then the arrays of the kernel. kind 0 feedback, 1 flips
-   (a = stride, b = steps), 2 descend (a = levels, b = sweeps). Little-endian. */
+   (a = stride, b = steps), 2 descend (a = levels, b = sweeps), 3 masks of the scan (n queries, m columns, of which a
+   are the head), 4 quantized look-ups and exact distances (n queries, m columns). Little-endian. */
 #include "descend.h"
 #include "feedback.h"
 #include "flips.h"
+#include "scan.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -32,6 +34,28 @@ int main(int count, char **arguments) {
             while ((size_t)low < a) low *= 2;
             lsq_flips(level, bits, r, g2, diagonal, work, (int64_t)n, (int32_t)m, (int32_t)a, head[4], low - 1);
             fwrite(bits, 1, n * m, stdout);
+        } else if (head[0] == 3) {
+            uint8_t *codes = take(LSQ_BLOCK_ROWS * m), *tables = take(n * m * LSQ_TABLE);
+            uint16_t *limits = take(n * 2);
+            uint32_t *masks = malloc(n * 4);
+            lsq_block block = {codes, codes + LSQ_BLOCK_ROWS * a, (int64_t)a, (int64_t)(m - a)};
+            lsq_masks(level, &block, tables, (int)n, limits, masks);
+            fwrite(masks, 4, n, stdout);
+        } else if (head[0] == 4) {
+            uint8_t *codes = take(LSQ_BLOCK_ROWS * m), *tables = malloc(n * m * LSQ_TABLE);
+            float *exact = take(n * m * LSQ_TABLE * 4), *bias = take(n * 4);
+            lsq_block block = {codes, codes, (int64_t)m, 0};
+            for (size_t q = 0; q < n; q++) {
+                lsq_query query = {.exact = exact + q * m * LSQ_TABLE, .bias = bias[q]};
+                lsq_quantize(&query, (int64_t)m, tables + q * LSQ_TABLE, (int64_t)n * LSQ_TABLE);
+                fwrite(&query.base, 8, 1, stdout);
+                fwrite(&query.step, 8, 1, stdout);
+                for (int lane = 0; lane < LSQ_BLOCK_ROWS; lane++) {
+                    float distance = lsq_nibble_distance(&block, lane, &query);
+                    fwrite(&distance, 4, 1, stdout);
+                }
+            }
+            fwrite(tables, 1, n * m * LSQ_TABLE, stdout);
         } else {
             uint16_t *levels = take(n * m * 2);
             float *r = take(n * m * 4), *g = take(m * m * 4);
