@@ -1,6 +1,3 @@
-"""What pytest must not collect: the plugin's own tests need it installed (see test_registry.py)."""
+"""What pytest must not collect: a plugin's own tests, which need it installed, and scripts that tests start."""
 
-collect_ignore = ["plugin_package"]
-
-#: Scripts that tests run in processes of their own; pytest is not to import them for their examples.
-collect_ignore = ["crash"]
+collect_ignore = ["plugin_package", "crash"]
