@@ -34,8 +34,8 @@ def create(path: str) -> None:
         env.close()
 
 
-def open_file(path: str, size: int, *, readonly: bool, sync: bool, lock: bool) -> Any:
-    """An LMDB environment of a file that is there, of ``size`` bytes now."""
+def open_file(path: str, size: int, *, readonly: bool, sync: bool, lock: bool) -> tuple[Any, bool]:
+    """An LMDB environment of a file that is there, of ``size`` bytes now; and whether its readers are protected."""
     options: dict[str, Any] = {
         "subdir": False,
         "lib_version": 0,
@@ -52,7 +52,7 @@ def open_file(path: str, size: int, *, readonly: bool, sync: bool, lock: bool) -
     try:
         if lock:
             lock = _make_lock_file(path, readonly)
-        return lmdb.open(path, lock=lock, **options)
+        return lmdb.open(path, lock=lock, **options), lock
     except lmdb.Error as error:
         raise translated(error, path) from error
 

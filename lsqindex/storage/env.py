@@ -101,6 +101,7 @@ class Env:
         self._closing.set()
         self._fd = -1
         self._identity = (0, 0)
+        self._protected = True
         self.dbs: dict[bytes, Any] = {}
         self.page_size = 0
         self.lmdb: Any = None
@@ -124,7 +125,7 @@ class Env:
                 status = os.fstat(self._fd)
                 self._identity = (status.st_dev, status.st_ino)
                 self.page_size = pages.read_metas(self._fd, self.path)[0].page_size
-                self.lmdb = engine.open_file(
+                self.lmdb, self._protected = engine.open_file(
                     self.path,
                     status.st_size,
                     readonly=self.readonly,
@@ -266,6 +267,7 @@ class Env:
                     assert txn is not None
                     with engine.errors(self.path):
                         yield Reader(self, txn)
+                    self._check_unchanged(txn)
                     return
             finally:
                 if txn is not None:
@@ -273,6 +275,13 @@ class Env:
                 self.gate.leave()
             again()
         raise StorageError(f"{self.path}: is being changed all the time")
+
+    def _check_unchanged(self, txn: Any) -> None:
+        """Without a lock file nobody knows of this reader: what it read is good if nobody has written since."""
+        if self._protected or self._private:
+            return
+        if max(meta.txn for meta in pages.read_metas(self._fd, self.path)) != txn.id():
+            raise StorageError(f"{self.path}: was changed while it was read, and there is no lock file; try again")
 
     def follow_map(self) -> None:
         """Take over the map size that another process chose."""
