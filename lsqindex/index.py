@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +20,7 @@ from . import loader, searcher, training
 from .batch import Batch
 from .coder import Coder
 from .encoders import Encoder, make_encoder
-from .encoders.base import METRICS, Distance, Metric, check_int
+from .encoders.base import Distance, Metric, check_int
 from .encoders.base import Progress as FitProgress
 from .errors import (
     ClosedError,
@@ -36,6 +35,17 @@ from .errors import (
 )
 from .ids import Ids, check_once, is_one, once, read_ids
 from .matches import Matches
+from .settings import (
+    Path,
+    check_dim,
+    check_subset,
+    check_wait,
+    file_path,
+    fill,
+    make_options,
+    new_path,
+    thread_count,
+)
 from .storage import check, files, keys, rewrite
 from .storage import env as envs
 from .storage.env import Env, Reader, Wait
@@ -49,11 +59,7 @@ from .vectors import as_array, open_rows, read_rows
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Path = str | os.PathLike[str]
 Kept = Literal["float16", "float32"]
-
-#: An index trains itself when it holds so many vectors.
-TRAIN_SIZE = 10_000
 
 #: A search returns at most so many ids.
 _MAX_ANSWERS = 1 << 28
@@ -90,9 +96,9 @@ class Index:
     ) -> None:
         """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
         self._closed = True  # until it is made
-        _check_subset(subset)
-        options, coder = _options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
-        self._set_up(envs.memory_env(lambda env: _fill(env, options, coder)), path=None, read_only=False, wait=True)
+        check_subset(subset)
+        options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
+        self._set_up(envs.memory_env(lambda env: fill(env, options, coder)), path=None, read_only=False, wait=True)
 
     @classmethod
     def create(
@@ -125,15 +131,15 @@ class Index:
         ...     index.search([0, 1, 0, 0], k=1).ids.tolist()
         ['b']
         """
-        options, coder = _options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
-        _check_wait(wait)
-        _check_subset(subset)
-        name = _new_path(path)
+        options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
+        check_wait(wait)
+        check_subset(subset)
+        name = new_path(path)
         if os.path.lexists(name):
             raise IndexExistsError(f"{name}: is there already; Index.open opens it, or remove it first")
         # Whole under a passing name, and then given its own: nobody ever meets half an index.
         with files.new_file(name) as new:
-            _fill(new, options, coder)
+            fill(new, options, coder)
             try:
                 files.place(files.finish(new), os.path.realpath(name))
             except FileExistsError as error:
@@ -147,8 +153,8 @@ class Index:
         Any number of processes may read while one writes. A second writer waits for the first (``wait=True``),
         waits so many seconds, or gets a :class:`BusyError` at once (``wait=False``).
         """
-        _check_wait(wait)
-        name = _path(path)
+        check_wait(wait)
+        name = file_path(path)
         index = cls.__new__(cls)
         index._closed = True
         index._set_up(envs.open_env(name), path=name, read_only=read_only, wait=wait)
@@ -306,7 +312,7 @@ class Index:
             if not coder.layout.floats and distance not in ("auto", *offered):
                 raise ParameterError(f"distance={distance!r}: {coder.encoder} has {' and '.join(offered)} only")
             wanted: Distance = offered[0] if distance == "auto" else distance
-            request = searcher.Request(checked, k, wanted, rerank, _threads(threads), allowed)
+            request = searcher.Request(checked, k, wanted, rerank, thread_count(threads), allowed)
             found = searcher.search(Store(reader, self._options), coder, request)
         return Matches(found.ids[0], found.distances[0]) if single else found
 
@@ -345,7 +351,7 @@ class Index:
     def _addition(self, vectors: Any, ids: Any, upsert: bool, threads: int | None) -> loader.Addition:
         """Vectors and ids, checked as far as that is possible without reading them."""
         rows = open_rows(vectors, self.dim)
-        return loader.Addition(rows, self._names(ids, rows.shape[0]), self._options, upsert, _threads(threads))
+        return loader.Addition(rows, self._names(ids, rows.shape[0]), self._options, upsert, thread_count(threads))
 
     def _add_batches(
         self, batches: Iterator[Any], ids: Any, upsert: bool, report: loader.Progress, threads: int | None
@@ -411,7 +417,7 @@ class Index:
         rows = None if vectors is None else open_rows(vectors, self.dim)
         with self._writer() as writer:
             coder = self._coder(writer)
-            self._recode(writer, coder, coder.encoder, rows, progress, _threads(threads))
+            self._recode(writer, coder, coder.encoder, rows, progress, thread_count(threads))
         return self
 
     def reencode(
@@ -431,7 +437,7 @@ class Index:
         made = make_encoder(encoder, **parameters)
         rows = None if vectors is None else open_rows(vectors, self.dim)
         with self._writer() as writer:
-            self._recode(writer, self._coder(writer), made, rows, progress, _threads(threads))
+            self._recode(writer, self._coder(writer), made, rows, progress, thread_count(threads))
         return self
 
     def _recode(
@@ -441,7 +447,7 @@ class Index:
         store = Store(writer, self._options)
         need_vectors(store, coder, "train" if again else "reencode")
         if encoder.is_fitted and not again:
-            _check_dim(encoder, self.dim)
+            check_dim(encoder, self.dim)
             new = Coder(encoder, self.dim, self.metric)
         else:
             new = training.fit(encoder, StoredVectors(store, coder) if rows is None else rows, coder, progress)
@@ -463,7 +469,7 @@ class Index:
         self._check_open()
         if path is None and self._path is None:
             raise ParameterError("save(): this index is in memory and has no file yet; save(path) gives it one")
-        name = None if path is None else _new_path(path)
+        name = None if path is None else new_path(path)
         if name is None or (self._path is not None and os.path.realpath(name) == os.path.realpath(self._path)):
             self._live().sync()
             return
@@ -598,85 +604,6 @@ class Index:
         return known[1]
 
 
-def _options(
-    dim: int,
-    metric: str,
-    encoder: str | Encoder,
-    keep_vectors: str | None,
-    ids: str,
-    train_size: int | None,
-    parameters: dict[str, Any],
-) -> tuple[Options, Coder]:
-    """Checked options, and the coder of a new index."""
-    dim = check_int("dim", dim, 1, 1 << 20)
-    if metric not in METRICS:
-        raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
-    if keep_vectors not in (None, "float16", "float32"):
-        raise ParameterError(f"keep_vectors={keep_vectors!r}: None, 'float16' or 'float32' is needed")
-    if ids not in ("int", "str"):
-        raise ParameterError(f"ids={ids!r}: 'int' or 'str' is needed")
-    made = make_encoder(encoder, **parameters)
-    if made.is_fitted:
-        _check_dim(made, dim)
-    else:
-        made._make_layout(dim)  # parameters that cannot work are refused now, not after ten thousand vectors
-        if made._min_vectors()[0] == 0:
-            made = type(made)(**made.config).fit(np.empty((0, dim), np.float32))
-    least = made._min_vectors()[0]
-    size = max(TRAIN_SIZE, least) if train_size is None else check_int("train_size", train_size, max(1, least), 1 << 40)
-    return Options(dim, metric, ids, keep_vectors, size, uuid.uuid4().bytes), Coder(made, dim, metric)
-
-
-def _path(path: Path) -> str:
-    """A path as given, made absolute: the process may change its directory."""
-    try:
-        name = os.fsdecode(os.fspath(path))
-    except TypeError as error:
-        raise ParameterError(f"path={path!r}: a path is needed") from error
-    if not name or "\0" in name:
-        raise ParameterError(f"path={path!r}: the name of a file is needed")
-    return os.path.abspath(name)
-
-
-def _new_path(path: Path) -> str:
-    """A path where a file can be made."""
-    name = _path(path)
-    if not os.path.isdir(os.path.dirname(name)):
-        raise StorageError(f"{name}: its directory does not exist; make it first")
-    if os.path.isdir(name):
-        raise IndexExistsError(f"{name}: is a directory; give a file's name")
-    return name
-
-
-def _check_wait(wait: Any) -> None:
-    if not isinstance(wait, bool | int | float) or not wait >= 0:
-        raise ParameterError(f"wait={wait!r}: True, False or a number of seconds is needed")
-
-
-def _check_subset(subset: Any) -> None:
-    if subset is not None:
-        raise ParameterError(f"subset={subset!r}: this version has none; a search reads all codes")
-
-
-def _check_dim(encoder: Encoder, dim: int) -> None:
-    if encoder.dim != dim:
-        raise ParameterError(f"encoder: it was fitted on {encoder.dim} dimensions, and the index has {dim}")
-
-
-def _fill(env: Env, options: Options, coder: Coder) -> None:
-    """The first entries of a new index."""
-
-    def operation(writer: Writer) -> None:
-        writer.put(keys.META, keys.OPTIONS, options.to_record())
-        writer.put(keys.META, keys.ENCODER, coder.to_record())
-        writer.state.code_size, writer.state.head = coder.code_size, coder.head
-
-    with env.write() as writer:
-        writer.begin()
-        writer.run(operation)
-        writer.commit()
-
-
 def _read_options(reader: Reader | Writer) -> Options:
     value = reader.get(keys.META, keys.OPTIONS)
     if value is None:
@@ -689,12 +616,6 @@ def _encoder_record(reader: Reader | Writer) -> Any:
     if value is None:
         raise DamagedError(f"{reader.env.path}: the encoder is missing; {REMEDY}")
     return value
-
-
-def _threads(threads: int | None) -> int:
-    if threads is not None:
-        return check_int("threads", threads, 1, 1024)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _unpickle(path: str, read_only: bool, wait: Wait) -> Index:

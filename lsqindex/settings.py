@@ -1,0 +1,112 @@
+"""What an index is made with: options, encoder and path, checked before anything is made."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import Any
+
+import numpy as np
+
+from .coder import Coder
+from .encoders import Encoder, make_encoder
+from .encoders.base import METRICS, check_int
+from .errors import IndexExistsError, ParameterError, StorageError
+from .storage import keys
+from .storage.env import Env
+from .storage.meta import Options
+from .storage.writer import Writer
+
+Path = str | os.PathLike[str]
+
+#: An index trains itself when it holds so many vectors.
+TRAIN_SIZE = 10_000
+
+
+def make_options(
+    dim: int,
+    metric: str,
+    encoder: str | Encoder,
+    keep_vectors: str | None,
+    ids: str,
+    train_size: int | None,
+    parameters: dict[str, Any],
+) -> tuple[Options, Coder]:
+    """Checked options, and the coder of a new index."""
+    dim = check_int("dim", dim, 1, 1 << 20)
+    if metric not in METRICS:
+        raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
+    if keep_vectors not in (None, "float16", "float32"):
+        raise ParameterError(f"keep_vectors={keep_vectors!r}: None, 'float16' or 'float32' is needed")
+    if ids not in ("int", "str"):
+        raise ParameterError(f"ids={ids!r}: 'int' or 'str' is needed")
+    made = make_encoder(encoder, **parameters)
+    if made.is_fitted:
+        check_dim(made, dim)
+    else:
+        made._make_layout(dim)  # parameters that cannot work are refused now, not after ten thousand vectors
+        if made._min_vectors()[0] == 0:
+            made = type(made)(**made.config).fit(np.empty((0, dim), np.float32))
+    least = made._min_vectors()[0]
+    size = max(TRAIN_SIZE, least) if train_size is None else check_int("train_size", train_size, max(1, least), 1 << 40)
+    return Options(dim, metric, ids, keep_vectors, size, uuid.uuid4().bytes), Coder(made, dim, metric)
+
+
+def file_path(path: Path) -> str:
+    """A path as given, made absolute: the process may change its directory."""
+    try:
+        name = os.fsdecode(os.fspath(path))
+    except TypeError as error:
+        raise ParameterError(f"path={path!r}: a path is needed") from error
+    if not name or "\0" in name:
+        raise ParameterError(f"path={path!r}: the name of a file is needed")
+    return os.path.abspath(name)
+
+
+def new_path(path: Path) -> str:
+    """A path where a file can be made."""
+    name = file_path(path)
+    if not os.path.isdir(os.path.dirname(name)):
+        raise StorageError(f"{name}: its directory does not exist; make it first")
+    if os.path.isdir(name):
+        raise IndexExistsError(f"{name}: is a directory; give a file's name")
+    return name
+
+
+def check_wait(wait: Any) -> None:
+    """How long to wait for another writer."""
+    if not isinstance(wait, bool | int | float) or not wait >= 0:
+        raise ParameterError(f"wait={wait!r}: True, False or a number of seconds is needed")
+
+
+def check_subset(subset: Any) -> None:
+    """There is no subset structure yet."""
+    if subset is not None:
+        raise ParameterError(f"subset={subset!r}: this version has none; a search reads all codes")
+
+
+def check_dim(encoder: Encoder, dim: int) -> None:
+    """A fitted encoder must be for the index's dimensions."""
+    if encoder.dim != dim:
+        raise ParameterError(f"encoder: it was fitted on {encoder.dim} dimensions, and the index has {dim}")
+
+
+def fill(env: Env, options: Options, coder: Coder) -> None:
+    """The first entries of a new index."""
+
+    def operation(writer: Writer) -> None:
+        writer.put(keys.META, keys.OPTIONS, options.to_record())
+        writer.put(keys.META, keys.ENCODER, coder.to_record())
+        writer.state.code_size, writer.state.head = coder.code_size, coder.head
+
+    with env.write() as writer:
+        writer.begin()
+        writer.run(operation)
+        writer.commit()
+
+
+def thread_count(threads: int | None) -> int:
+    """``threads``, or as many as this process may use."""
+    if threads is not None:
+        return check_int("threads", threads, 1, 1024)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
