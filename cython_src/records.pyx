@@ -20,6 +20,8 @@ cdef extern from "pages.h" nogil:
     int lsq_overflow_sound(const uint8_t *value, uint64_t size, uint64_t key_size, uint32_t page_size)
 
 cdef extern from "rows.h" nogil:
+    int lsq_record_sound(const uint8_t *payload, uint64_t first, uint32_t count, uint8_t kind, uint32_t width,
+                         uint32_t generation, uint32_t head)
     ctypedef struct lsq_column:
         const uint32_t *starts
         const uint32_t *counts
@@ -47,6 +49,37 @@ def checksum(const uint8_t[::1] data not None, uint64_t seed=0):
 def address(const uint8_t[::1] data not None):
     """Where ``data`` lies in memory."""
     return <uintptr_t>&data[0] if data.shape[0] else 0
+
+
+def places(list values not None):
+    """(addresses, sizes) of values, buffers of LMDB's."""
+    cdef int64_t i, n = len(values)
+    cdef const uint8_t[::1] value
+    addresses, sizes = np.zeros(n, np.uint64), np.zeros(n, np.int64)
+    cdef uint64_t[::1] to = addresses
+    cdef int64_t[::1] lengths = sizes
+    for i in range(n):
+        value = values[i]
+        lengths[i] = value.shape[0]
+        if value.shape[0]:
+            to[i] = <uintptr_t>&value[0]
+    return addresses, sizes
+
+
+def verify(const uint64_t[::1] addresses not None, const uint32_t[::1] firsts not None,
+           const uint32_t[::1] counts not None, uint8_t kind, uint32_t width, uint32_t generation, uint32_t head):
+    """How many of these records of codes, each of full blocks, are sound one after another; see storage/records.py."""
+    cdef int64_t i, n = addresses.shape[0]
+    if firsts.shape[0] != n or counts.shape[0] != n:
+        raise ValueError("verify: the arrays differ in length")
+    with nogil:
+        for i in range(n):
+            if not lsq_record_sound(<const uint8_t *><uintptr_t>addresses[i], firsts[i], counts[i], kind, width, generation,
+                                    head):
+                break
+        else:
+            i = n
+    return i
 
 
 def check_pages(const uint8_t[::1] file not None, uint32_t page_size, int meta, bint deep):

@@ -23,6 +23,17 @@ typedef struct {
     int64_t records;
 } lsq_column;
 
+/* Whether a record of full blocks of codes is what it should be: its header field by field, and its checksum. */
+static int lsq_record_sound(const uint8_t *payload, uint64_t first, uint32_t count, uint8_t kind, uint32_t width,
+                            uint32_t generation, uint32_t head) {
+    const uint8_t *h = payload - LSQ_HEADER;
+    uint64_t size = (uint64_t)((count + LSQ_BLOCK_ROWS - 1) / LSQ_BLOCK_ROWS) * LSQ_BLOCK_ROWS * width;
+    return memcmp(h, "LSQ", 3) == 0 && h[3] == kind && lsq_load32(h + 4) == count && lsq_load64(h + 8) == first &&
+           lsq_load32(h + 16) == width && lsq_load32(h + 20) == generation && lsq_load64(h + 24) == size &&
+           lsq_load32(h + 32) == head && lsq_load32(h + 36) == 0 &&
+           lsq_load64(h + 40) == lsq_checksum(payload, size, lsq_checksum(h, 40, 0));
+}
+
 /* The record of a row, or -1. */
 static inline int64_t lsq_record(const lsq_column *column, uint32_t row) {
     int64_t low = 0, high = column->records;

@@ -17,7 +17,7 @@ never moves a large value, so its address holds in later snapshots too, until th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
@@ -99,9 +99,21 @@ class Column:
         start = chunk + (row - chunk) // self.part_rows * self.part_rows
         return start, min(start + self.part_rows, chunk + CHUNK_ROWS)
 
+    def parts(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """As :meth:`part`, for many rows at once."""
+        chunks = rows // CHUNK_ROWS * CHUNK_ROWS
+        starts = chunks + (rows - chunks) // self.part_rows * self.part_rows
+        return starts, np.minimum(starts + self.part_rows, chunks + CHUNK_ROWS)
+
     def key(self, first: int) -> bytes:
         """The key of the record that begins with that row."""
         return keys.row(self.prefix, first)
+
+    def fits(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether payloads of these sizes can be of so many rows each; never, for strings."""
+        rows = (counts + BLOCK_ROWS - 1) // BLOCK_ROWS * BLOCK_ROWS if self.blocked else counts
+        fit: NDArray[np.bool_] = (sizes == self.width * rows) & np.bool_(self.width > 0)
+        return fit | (sizes == 4 * rows) if self._ints else fit
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -272,6 +284,22 @@ class Rows:
 
     def touch_all(self) -> None:
         """Verify all records that nobody in this process has touched before."""
+        column = self.column
+        begins, ends = column.parts(self.starts.astype(np.int64))
+        full = (self.starts == begins) & (self.counts == ends - begins) & (ends - begins > column.piece_rows)
+        todo = np.flatnonzero(~self.verified & full)
+        if column.blocked and len(todo):
+            # All full parts in one go; where one fails, it is looked at again below, which tells why.
+            done = _records.verify(
+                self.addresses[todo],
+                self.starts[todo],
+                self.counts[todo],
+                column.kind[0],
+                column.width,
+                column.generation,
+                column.head,
+            )
+            self.verified[todo[:done]] = True
         for i in np.flatnonzero(~self.verified).tolist():
             self.record(i)
 
@@ -348,73 +376,74 @@ def _known(column: Column, source: Reader | Writer) -> _Known:
 
 def _look_up(column: Column, source: Reader | Writer, old: _Known) -> _Known:
     """The records after the settled ones, by their keys; of full parts nothing else is read."""
-    keep = old.settled
-    found = np.array(list(_records_after(column, source, old.settled_rows)), np.uint64).reshape(-1, 4)
-    starts = np.concatenate([old.starts[:keep], found[:, 0].astype(np.uint32)])
-    counts = np.concatenate([old.counts[:keep], found[:, 1].astype(np.uint32)])
-    addresses = np.concatenate([old.addresses[:keep], found[:, 2]])
-    checksums = np.concatenate([old.checksums[:keep], found[:, 3]])
-    verified = np.zeros(len(starts), np.bool_)
-    # Settled parts are as they were; of the others those whose checksum was verified before.
-    verified[:keep] = old.verified[:keep]
-    n = min(len(starts), len(old.starts))
-    same = (starts[keep:n] == old.starts[keep:n]) & (checksums[keep:n] == old.checksums[keep:n])
-    verified[keep:n] = old.verified[keep:n] & same & (checksums[keep:n] != 0)
-    settled, settled_rows = keep, old.settled_rows
-    while settled < len(starts) and int(starts[settled]) == column.part(int(starts[settled]))[0]:
-        end = column.part(int(starts[settled]))[1]
-        if int(starts[settled]) + int(counts[settled]) != end:
-            break
-        settled, settled_rows = settled + 1, end
-    state = source.state
+    keep, state = old.settled, source.state
+    names, values = _entries(column, source, old.settled_rows)
+    addresses, sizes = _records.places(values)
+    firsts = np.array([keys.row_of(name) for name in names], np.int64)
+    begins, ends = column.parts(firsts)
+    counts, checksums = ends - begins, np.zeros(len(firsts), np.uint64)
+    full = (firsts == begins) & (counts > column.piece_rows) & column.fits(sizes - records.HEADER_SIZE, counts)
+    for i in np.flatnonzero(~full).tolist():
+        counts[i], checksums[i] = _measure(column, values[i], int(firsts[i]))
+    seen = np.minimum(counts, state.rows - firsts)
+    before = np.concatenate([[old.settled_rows], firsts + seen])[:-1]
+    wrong = (
+        (firsts < before) | (counts < 1) | (counts > ends - firsts) | ((firsts > before) & (before % CHUNK_ROWS != 0))
+    )
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise DamagedError(f"{column.what}: rows from {firsts[i]} on do not follow row {before[i]}; {records.REMEDY}")
+    # Full parts without a gap of pieces between them stay where they are.
+    whole = (firsts == begins) & (firsts + seen == ends)
+    run = int(np.argmin(whole)) if not whole.all() else len(whole)
+    starts = np.concatenate([old.starts[:keep], firsts.astype(np.uint32)])
+    checksums = np.concatenate([old.checksums[:keep], checksums])
     return _Known(
         starts,
-        counts,
-        addresses,
-        verified,
+        np.concatenate([old.counts[:keep], seen.astype(np.uint32)]),
+        np.concatenate([old.addresses[:keep], addresses + np.uint64(records.HEADER_SIZE)]),
+        _still_verified(old, starts, checksums),
         checksums,
         state.txn,
         source.env.moved,
         state.shape,
-        settled,
-        settled_rows,
+        keep + run,
+        int(ends[run - 1]) if run else old.settled_rows,
     )
 
 
-def _records_after(column: Column, source: Reader | Writer, row: int) -> Iterator[tuple[int, int, int, int]]:
-    """(first row, visible rows, address, checksum) of the records from ``row`` on."""
-    rows = source.state.rows
+def _still_verified(old: _Known, starts: RowNumbers, checksums: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Settled parts are as they were; of the others those whose checksum was verified before."""
+    verified, keep, n = np.zeros(len(starts), np.bool_), old.settled, min(len(starts), len(old.starts))
+    verified[:keep] = old.verified[:keep]
+    same = (starts[keep:n] == old.starts[keep:n]) & (checksums[keep:n] == old.checksums[keep:n])
+    verified[keep:n] = old.verified[keep:n] & same & (checksums[keep:n] != 0)
+    return verified
+
+
+def _entries(column: Column, source: Reader | Writer, row: int) -> tuple[list[bytes], list[Any]]:
+    """Keys and values of the records from ``row`` on."""
+    names: list[bytes] = []
+    values: list[Any] = []
     cursor = source.cursor(column.db)
-    found = cursor.set_range(column.key(row))
-    while found:
-        key = bytes(cursor.key())
-        if not key.startswith(column.prefix) or len(key) != len(column.prefix) + 4:
-            break
-        first = keys.row_of(key)
-        if first >= rows:
-            break
-        value = cursor.value()
-        count, checksum = _measure(column, value, first)
-        end = column.part(first)[1]
-        if first < row or not 1 <= count <= end - first or (first > row and row % CHUNK_ROWS):
-            raise DamagedError(f"{column.what}: rows from {first} on do not follow row {row}; {records.REMEDY}")
-        row = min(first + count, rows)
-        yield first, row - first, _records.address(value) + records.HEADER_SIZE, checksum
-        found = cursor.next()
+    end, size = column.key(source.state.rows), len(column.prefix) + 4
+    if cursor.set_range(column.key(row)):
+        for name, value in cursor.iternext():
+            key = bytes(name)
+            # (Keys of a column have one size, so an odd one belongs to nothing; check() tells of it.)
+            if key >= end or len(key) != size:
+                break
+            names.append(key)
+            values.append(value)
     cursor.close()
+    return names, values
 
 
 def _measure(column: Column, value: Any, first: int) -> tuple[int, int]:
-    """How many rows a record holds, and its checksum; of a full part by its size alone."""
-    start, end = column.part(first)
-    full = end - start
-    size = len(value) - records.HEADER_SIZE
-    widths = (4, 8) if column._ints else (column.width,)
-    whole = [width * (_round_up(full) if column.blocked else full) for width in widths]
-    if column.width and first == start and full > column.piece_rows and size in whole:
-        return full, 0
+    """How many rows a record that is no full part holds, and its checksum."""
     count, checksum = records.peek(value, column.what)
-    if column.width and size not in [width * (_round_up(count) if column.blocked else count) for width in widths]:
+    size = len(value) - records.HEADER_SIZE
+    if column.width and not bool(column.fits(np.array([size]), np.array([count]))[0]):
         raise DamagedError(f"{column.what} from row {first} on: {size} bytes for {count} rows; {records.REMEDY}")
     return count, checksum
 
