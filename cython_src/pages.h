@@ -10,7 +10,7 @@
  *   - each page is used once: by a tree, a value or the free list.
  *
  * Values on overflow pages are counted, not read (`deep` reads the header of each), so the walk costs
- * one page in some ten thousand. The caller holds a read transaction: its snapshot cannot change.
+ * a few dozen pages for a million vectors. The caller holds a read transaction: its snapshot cannot change.
  */
 #ifndef LSQ_PAGES_H
 #define LSQ_PAGES_H
