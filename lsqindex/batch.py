@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from . import loader
-from .errors import BusyError, ClosedError, ForkedError
+from .errors import BusyError, ClosedError, ForkedError, LsqIndexError
 from .ids import once, read_ids
 from .storage.store import NewRows, Store
 from .storage.writer import Writer
@@ -65,8 +65,8 @@ class Batch:
             if kind is None:
                 writer.commit()
         if kind is None:
-            # The batch is durable; if another writer is faster now, it or the next add trains.
-            with contextlib.suppress(BusyError):
+            # The batch is durable: if training fails now (another writer, a full disk), the next add tries again.
+            with contextlib.suppress(LsqIndexError):
                 self._index._train_if_due()
 
     def _open(self) -> Writer:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .encoders import Encoder, Layout, from_bytes, make_encoder, registry, to_bytes
+from .encoders.base import Metric
 from .errors import DamagedError, LsqIndexError, UnknownEncoderError
 from .storage import meta
 from .storage.records import REMEDY
@@ -26,7 +27,7 @@ class Coder:
 
     encoder: Encoder
     dim: int
-    metric: str
+    metric: Metric
 
     @property
     def trained(self) -> bool:
@@ -83,7 +84,7 @@ class Coder:
         )
 
     @classmethod
-    def from_record(cls, value: Any, dim: int, metric: str) -> Coder:
+    def from_record(cls, value: Any, dim: int, metric: Metric) -> Coder:
         """From the stored record; an encoder whose plugin is missing says what to install."""
         record = meta.unpack(value, "encoder")
         name, config, fitted = (record.get(key) for key in ("name", "config", "fitted"))

@@ -37,7 +37,6 @@ from .ids import Ids, check_once, is_one, once, read_ids
 from .matches import Matches
 from .settings import (
     Path,
-    check_dim,
     check_subset,
     check_wait,
     file_path,
@@ -53,7 +52,7 @@ from .storage.meta import FORMAT, Options
 from .storage.records import REMEDY
 from .storage.store import Store
 from .storage.writer import Writer
-from .stored import StoredVectors, need_vectors, vectors_of
+from .stored import unsound, vectors_of
 from .vectors import as_array, open_rows, read_rows
 
 if TYPE_CHECKING:
@@ -416,8 +415,7 @@ class Index:
         """
         rows = None if vectors is None else open_rows(vectors, self.dim)
         with self._writer() as writer:
-            coder = self._coder(writer)
-            self._recode(writer, coder, coder.encoder, rows, progress, thread_count(threads))
+            training.retrain(writer, self._options, self._coder(writer), None, rows, progress, thread_count(threads))
         return self
 
     def reencode(
@@ -437,26 +435,8 @@ class Index:
         made = make_encoder(encoder, **parameters)
         rows = None if vectors is None else open_rows(vectors, self.dim)
         with self._writer() as writer:
-            self._recode(writer, self._coder(writer), made, rows, progress, thread_count(threads))
+            training.retrain(writer, self._options, self._coder(writer), made, rows, progress, thread_count(threads))
         return self
-
-    def _recode(
-        self, writer: Writer, coder: Coder, encoder: Encoder, rows: Any, progress: FitProgress | None, threads: int
-    ) -> None:
-        again = encoder is coder.encoder
-        store = Store(writer, self._options)
-        need_vectors(store, coder, "train" if again else "reencode")
-        if encoder.is_fitted and not again:
-            check_dim(encoder, self.dim)
-            new = Coder(encoder, self.dim, self.metric)
-        else:
-            new = training.fit(encoder, StoredVectors(store, coder) if rows is None else rows, coder, progress)
-        try:
-            training.recode(writer, self._options, coder, new, threads)
-            writer.commit()
-        except BaseException:
-            loader.discard(writer, self._options)
-            raise
 
     # -- the file -----------------------------------------------------------------------------
 
@@ -502,25 +482,12 @@ class Index:
                     if whole:
                         reader.env.columns.clear()  # look at everything again
                         found += check.problems(reader, self._options)
-                        found += [] if found else self._check_codes(reader)
+                        coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
+                        coders.check_fits(coder, reader.state.code_size, reader.state.head)
+                        found += [] if found else unsound(Store(reader, self._options), coder)
         except (DamagedError, NotAnIndexError) as error:
             found.append(str(error))
         return found
-
-    def _check_codes(self, reader: Reader) -> Iterator[str]:
-        """Codes must be such as the encoder makes, and vectors finite."""
-        store = Store(reader, self._options)
-        coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
-        coders.check_fits(coder, reader.state.code_size, reader.state.head)
-        living = store.living()
-        for first in range(0, len(living), 1 << 14):
-            rows = living[first : first + (1 << 14)]
-            finite = np.isfinite(coder.decode(store.codes().gather(rows))).all()
-            if self._options.keep_vectors:
-                kept = store.vectors().gather(rows).view(np.dtype(self._options.keep_vectors).newbyteorder("<"))
-                finite = finite and np.isfinite(kept).all()
-            if not finite:
-                yield f"vectors: NaN or infinite numbers from row {int(rows[0])} on"
 
     def close(self) -> None:
         """Close the index; results stay valid. Closing twice is no error."""

@@ -7,7 +7,6 @@ index as it was and removes what was left behind.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .coder import Coder
-from .errors import IdError, LsqIndexError, VectorError
+from .errors import IdError, VectorError
 from .ids import Ids
 from .storage.columns import CHUNK_ROWS, Column
 from .storage.meta import Options
@@ -25,7 +24,7 @@ from .storage.rewrite import COMMIT_BYTES
 from .storage.store import LAST_AUTO_ID, NewRows, Store
 from .storage.writer import Writer
 from .stored import Joined, StoredVectors
-from .training import fit, recode, switch, write_codes
+from .training import discard, fit, recode, switch, write_codes
 from .vectors import Vectors, blocks, read_rows
 
 #: ``progress(rows done, rows in all)``; None where the number is not known.
@@ -147,15 +146,6 @@ def _add_large(writer: Writer, addition: Addition, ids: Ids, old: Coder, coder: 
 
 def _stage(options: Options, first: int, part: NewRows, column: Column | None, writer: Writer) -> None:
     Store(writer, options).stage(first, part, column)
-
-
-def discard(writer: Writer, options: Options) -> None:
-    """Undo what was committed of something unfinished; if that fails too, the next writer does it."""
-    writer.abort()
-    with contextlib.suppress(LsqIndexError):
-        writer.begin()
-        writer.run(lambda writer: Store(writer, options).tidy())
-        writer.commit()
 
 
 def row_bytes(coder: Coder, options: Options) -> int:

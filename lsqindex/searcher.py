@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from . import _records
 from .coder import Coder
-from .encoders.base import Distance, Metric
+from .encoders.base import Distance
 from .encoders.layout import Tables
 from .matches import Matches
 from .search import exact, scan, topk
 from .storage import deleted
-from .storage.columns import Column, RowNumbers
+from .storage.columns import RowNumbers
 from .storage.records import HEADER_SIZE
 from .storage.store import Store
 from .stored import vectors_of
@@ -60,8 +60,7 @@ def _rows_of(store: Store, ids: Any) -> RowNumbers:
 
 def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, out: Matches) -> None:
     wide = min(max(request.k, request.rerank), store.state.count)
-    metric: Metric = coder.metric  # type: ignore[assignment]
-    tables = coder.encoder.tables(request.queries, metric, request.distance)
+    tables = coder.encoder.tables(request.queries, coder.metric, request.distance)
     asymmetric = request.distance == "asymmetric"
     if rows is None:
         found = scan.nearest(
@@ -95,7 +94,7 @@ def _among(store: Store, coder: Coder, tables: Tables, rows: RowNumbers, k: int,
     """The nearest of some rows only: their codes are copied together and scanned as all would be."""
     codes = store.codes()
     column = codes.column
-    record = np.frombuffer(_packed(column, codes.gather(rows)), np.uint8)
+    record = np.frombuffer(column.encode(0, codes.gather(rows)), np.uint8)
     here = scan.Codes(
         np.zeros(1, np.uint32),
         np.array([len(rows)], np.uint32),
@@ -109,17 +108,12 @@ def _among(store: Store, coder: Coder, tables: Tables, rows: RowNumbers, k: int,
     return scan.Found(found.counts, rows[found.rows], found.distances)
 
 
-def _packed(column: Column, codes: NDArray[np.uint8]) -> bytes:
-    return column.encode(0, codes)
-
-
 def _again(store: Store, coder: Coder, query: Vectors, rows: RowNumbers) -> NDArray[Any]:
     """Better distances: exact where vectors are kept, asymmetric where not."""
-    metric: Metric = coder.metric  # type: ignore[assignment]
     if store.options.keep_vectors:
-        return exact.distances(query, vectors_of(store, coder, rows), metric)
-    offered = coder.encoder.distances(metric)
-    tables = coder.encoder.tables(query[None], metric, offered[0])
+        return exact.distances(query, vectors_of(store, coder, rows), coder.metric)
+    offered = coder.encoder.distances(coder.metric)
+    tables = coder.encoder.tables(query[None], coder.metric, offered[0])
     found = _among(store, coder, tables, rows, len(rows), offered[0] == "asymmetric")
     order = np.argsort(rows)
     return found.distances[np.argsort(found.rows)][np.argsort(order)]
@@ -127,17 +121,16 @@ def _again(store: Store, coder: Coder, query: Vectors, rows: RowNumbers) -> NDAr
 
 def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers, out: Matches) -> None:
     """Exactly, among vectors that are stored as they are."""
-    metric: Metric = coder.metric  # type: ignore[assignment]
     if not len(rows):
         return
     vectors = coder.decode(store.codes().gather(rows))
     group = max(1, _GROUP_BYTES // (8 * len(rows)))
     for first in range(0, len(request.queries), group):
         queries = request.queries[first : first + group]
-        bounds, slack = exact.lower_bounds(queries, vectors, metric)
+        bounds, slack = exact.lower_bounds(queries, vectors, coder.metric)
         for i, query in enumerate(queries):
             places = topk.nearest(bounds[i], request.k, slack)
-            distances = exact.distances(query, vectors[places], metric)
+            distances = exact.distances(query, vectors[places], coder.metric)
             _write(out, first + i, distances, store.ids_of(rows[places]), request.k)
 
 

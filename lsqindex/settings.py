@@ -10,7 +10,7 @@ import numpy as np
 
 from .coder import Coder
 from .encoders import Encoder, make_encoder
-from .encoders.base import METRICS, check_int
+from .encoders.base import METRICS, Metric, check_int
 from .errors import IndexExistsError, ParameterError, StorageError
 from .storage import keys
 from .storage.env import Env
@@ -25,7 +25,7 @@ TRAIN_SIZE = 10_000
 
 def make_options(
     dim: int,
-    metric: str,
+    metric: Metric,
     encoder: str | Encoder,
     keep_vectors: str | None,
     ids: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,19 @@ def need_vectors(store: Store, coder: Coder, what: str) -> None:
             f"{what}: the index holds codes only, and codes cannot be encoded again; create it with "
             "keep_vectors='float16', or build it anew from the vectors"
         )
+
+
+def unsound(store: Store, coder: Coder) -> Iterator[str]:
+    """What is wrong with codes and kept vectors: codes must be such as the encoder makes, and all numbers finite."""
+    living, dtype = store.living(), store.options.keep_vectors
+    for first in range(0, len(living), 1 << 14):
+        rows = living[first : first + (1 << 14)]
+        finite = np.isfinite(coder.decode(store.codes().gather(rows))).all()
+        if dtype:
+            kept = store.vectors().gather(rows).view(np.dtype(dtype).newbyteorder("<"))
+            finite = finite and np.isfinite(kept).all()
+        if not finite:
+            yield f"vectors: NaN or infinite numbers from row {int(rows[0])} on"
 
 
 class StoredVectors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import Any
 
@@ -10,13 +11,15 @@ import numpy as np
 from .coder import Coder, Prepared
 from .encoders import Encoder
 from .encoders.base import Progress
+from .errors import LsqIndexError
+from .settings import check_dim
 from .storage import keys
 from .storage.columns import CHUNK_ROWS, Column, RowNumbers
 from .storage.meta import Options
 from .storage.rewrite import COMMIT_BYTES
 from .storage.store import Store
 from .storage.writer import Writer
-from .stored import vectors_of
+from .stored import StoredVectors, need_vectors, vectors_of
 
 _ROWS_AT_ONCE = 4 * CHUNK_ROWS
 
@@ -27,6 +30,36 @@ def fit(encoder: Encoder, vectors: Any, coder: Coder, progress: Progress | None 
     rows: Any = Prepared(vectors, coder)
     fresh.fit(rows, progress=progress)
     return Coder(fresh, coder.dim, coder.metric)
+
+
+def retrain(
+    writer: Writer,
+    options: Options,
+    coder: Coder,
+    encoder: Encoder | None,
+    vectors: Any,
+    progress: Progress | None,
+    threads: int,
+) -> None:
+    """Train ``encoder``, None for the index's own, on ``vectors`` or what is stored; encode all anew, and commit.
+
+    An encoder that is fitted already is taken as it is.
+    """
+    store = Store(writer, options)
+    need_vectors(store, coder, "train" if encoder is None else "reencode")
+    if encoder is not None and encoder.is_fitted:
+        check_dim(encoder, options.dim)
+        new = Coder(encoder, coder.dim, coder.metric)
+    else:
+        new = fit(
+            encoder or coder.encoder, StoredVectors(store, coder) if vectors is None else vectors, coder, progress
+        )
+    try:
+        recode(writer, options, coder, new, threads)
+        writer.commit()
+    except BaseException:
+        discard(writer, options)
+        raise
 
 
 def recode(writer: Writer, options: Options, old: Coder, new: Coder, threads: int) -> None:
@@ -80,3 +113,12 @@ def _runs(starts: RowNumbers, counts: RowNumbers) -> list[tuple[int, int]]:
         else:
             runs.append((start, start + count))
     return runs
+
+
+def discard(writer: Writer, options: Options) -> None:
+    """Undo what was committed of something unfinished; if that fails too, the next writer does it."""
+    writer.abort()
+    with contextlib.suppress(LsqIndexError):
+        writer.begin()
+        writer.run(lambda writer: Store(writer, options).tidy())
+        writer.commit()

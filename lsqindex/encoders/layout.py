@@ -95,6 +95,21 @@ class Layout:
         return np.concatenate([[0], np.cumsum(self.levels)]).astype(np.int64)
 
     @cached_property
+    def bit_starts(self) -> NDArray[np.int64]:
+        """Where each field begins in the row, in bits, and their end."""
+        return np.concatenate([[0], np.cumsum(self.bits)]).astype(np.int64)
+
+    @cached_property
+    def level_counts(self) -> NDArray[np.int64]:
+        """``levels`` as an array."""
+        return np.array(self.levels, np.int64)
+
+    @cached_property
+    def across(self) -> NDArray[np.bool_]:
+        """Which fields do not fit a nibble."""
+        return np.asarray(self.bit_starts[:-1] // 4 != (self.bit_starts[1:] - 1) // 4)
+
+    @cached_property
     def _widths(self) -> NDArray[np.uint8]:
         return np.array(self.bits, np.uint8)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,26 +42,27 @@ class Found:
     rows: NDArray[np.uint32]
     distances: NDArray[np.float32]
 
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        return np.cumsum(self.counts)
+
     def of(self, query: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """Rows and distances of one query."""
-        end = int(self.counts[: query + 1].sum())
+        end = int(self._ends[query])
         here = slice(end - int(self.counts[query]), end)
         return self.rows[here], self.distances[here]
 
 
 def by_nibbles(layout: Layout, *, asymmetric: bool) -> bool:
     """Whether a distance can be looked up nibble by nibble."""
-    ends = np.cumsum(layout.bits)
-    across = (ends - layout.bits) // 4 != (ends - 1) // 4
     # A row scalar counts for nothing in a symmetric distance: its look-ups are zero, so affine.
-    return not across.any() or (layout.linear and (asymmetric or not across[layout.scalars :].any()))
+    across = layout.across if not layout.linear else layout.across[layout.scalars :]
+    return (layout.linear and asymmetric) or not across.any()
 
 
 def nearest(codes: Codes, layout: Layout, tables: Tables, k: int, *, asymmetric: bool, threads: int = 1) -> Found:
     """The k nearest of each query, ties included."""
-    bits = np.concatenate([[0], np.cumsum(layout.bits)]).astype(np.int64)
     nibbles = by_nibbles(layout, asymmetric=asymmetric)
-    levels = np.array(layout.levels, np.int64)
     values, bias = np.ascontiguousarray(tables.values, np.float32), np.ascontiguousarray(tables.bias, np.float32)
 
     def scan(part: slice) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]:
@@ -72,8 +74,8 @@ def nearest(codes: Codes, layout: Layout, tables: Tables, k: int, *, asymmetric:
             codes.head,
             nibbles,
             layout.starts,
-            bits,
-            levels,
+            layout.bit_starts,
+            layout.level_counts,
             values[part],
             bias[part],
             codes.deleted,

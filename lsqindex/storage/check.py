@@ -13,9 +13,10 @@ import numpy as np
 
 from ..errors import LsqIndexError
 from . import deleted, keys, sorted_ids
-from .columns import CHUNK_ROWS, Column, RowNumbers, Rows, ids_column
+from .columns import CHUNK_ROWS, Column, RowNumbers, ids_column
 from .env import Reader
 from .meta import Options
+from .rows import Rows
 from .store import Store
 
 

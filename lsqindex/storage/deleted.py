@@ -61,8 +61,13 @@ def addresses(source: Reader | Writer) -> NDArray[np.uint64]:
     """Where the bits of each segment lie, 0 where nothing is deleted; they hold as long as the transaction."""
     out = np.zeros(-(-source.state.rows // SEGMENT_ROWS), np.uint64)
     if source.state.count < source.state.stored:
+        verified = source.env.columns.setdefault(records.DELETED, {})
         for segment, value in _values(source):
-            decode(value, segment)
+            # As for columns: a record is verified when it is first touched, and known again by its checksum.
+            seen = (len(value), *records.peek(value, "deleted rows"))
+            if verified.get(segment) != seen:
+                decode(value, segment)
+                verified[segment] = seen
             if segment < len(out):
                 out[segment] = _records.address(value) + records.HEADER_SIZE
     return out

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from .. import _records
 from ..errors import DamagedError
 from . import keys, records
-from .columns import CHUNK_ROWS, RowNumbers, Rows
+from .columns import CHUNK_ROWS, RowNumbers
 from .env import Reader
+from .rows import Rows
 from .writer import Writer
 
 BLOCK_IDS = CHUNK_ROWS

@@ -23,7 +23,6 @@ from .columns import (
     Bytes,
     Column,
     RowNumbers,
-    Rows,
     codes_column,
     codes_of,
     ids_column,
@@ -31,6 +30,7 @@ from .columns import (
 )
 from .env import Reader
 from .meta import MAX_ROWS, Options, State
+from .rows import Rows
 from .sorted_ids import GONE, Ids, SortedIds
 from .writer import Writer
 
