@@ -186,9 +186,9 @@ class Column:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def decode(self, value: Any, first: int, *, verify: bool = True) -> Values:
+    def decode(self, value: Any, first: int) -> Values:
         """The rows of a record, copied; DamagedError where it is not what belongs there."""
-        count, payload = self.check(value, first, verify=verify)
+        count, payload = self.check(value, first)
         if not self.width:
             ends = np.frombuffer(payload, np.uint32, count).tolist()
             text = bytes(payload[4 * count :])
@@ -202,12 +202,12 @@ class Column:
             return from_blocks(payload, count, self.width, self.head)
         return np.frombuffer(payload, np.uint8).reshape(count, self.width).copy()
 
-    def check(self, value: Any, first: int, *, verify: bool = True) -> tuple[int, memoryview]:
+    def check(self, value: Any, first: int) -> tuple[int, memoryview]:
         """The row count and the payload of a record whose every size has been checked."""
         what = f"{self.what} from row {first} on"
         if value is None:
             raise DamagedError(f"{what}: missing; {records.REMEDY}")
-        header, payload = records.decode(value, what, verify=verify)
+        header, payload = records.decode(value, what)
         start, end = self.part(first)
         count = header.count
         width = header.width if self._ints and header.width == 4 else self.width

@@ -59,7 +59,7 @@ def encode(header: Header, payload: Any) -> bytes:
     return b"".join((head, _CHECKSUM.pack(checksum(body, checksum(head))), body))
 
 
-def decode(value: Any, what: str, *, verify: bool = True) -> tuple[Header, memoryview]:
+def decode(value: Any, what: str) -> tuple[Header, memoryview]:
     """Header and payload of a record; DamagedError where it is none, or where its checksum differs.
 
     The payload is a view of ``value``: it lives as long as the transaction that gave it.
@@ -72,10 +72,9 @@ def decode(value: Any, what: str, *, verify: bool = True) -> tuple[Header, memor
     if magic != b"LSQ" or zero or size != len(data) - HEADER_SIZE:
         raise DamagedError(f"{what}: not a record of an index; {REMEDY}")
     payload = data[HEADER_SIZE:]
-    if verify:
-        (stored,) = _CHECKSUM.unpack(data[_HEADER.size : HEADER_SIZE])
-        if checksum(payload, checksum(head)) != stored:
-            raise DamagedError(f"{what}: the checksum differs, bytes have changed on disk; {REMEDY}")
+    (stored,) = _CHECKSUM.unpack(data[_HEADER.size : HEADER_SIZE])
+    if checksum(payload, checksum(head)) != stored:
+        raise DamagedError(f"{what}: the checksum differs, bytes have changed on disk; {REMEDY}")
     return Header(kind, count, first, width, generation, apart), payload
 
 

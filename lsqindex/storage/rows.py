@@ -66,7 +66,7 @@ class Rows:
             )
             self.verified[todo[:done]] = True
         for i in np.flatnonzero(~self.verified).tolist():
-            self.record(i)
+            self._verify(i)
 
     def touch(self, rows: RowNumbers) -> None:
         """Verify the records of ``rows`` that nobody in this process has touched before."""
@@ -75,17 +75,15 @@ class Rows:
         wanted = np.zeros(len(self.starts) + 1, np.bool_)
         wanted[np.searchsorted(self.starts, rows, side="right")] = True
         for i in np.flatnonzero(wanted[1:] & ~self.verified).tolist():
-            self.record(i)
+            self._verify(i)
 
-    def record(self, i: int) -> tuple[int, int, memoryview]:
-        """(first row, rows, payload) of record ``i``, verified."""
+    def _verify(self, i: int) -> None:
+        """Record ``i`` is what belongs there, and holds the rows it should."""
         first = int(self.starts[i])
-        value = self.source.get(self.column.db, self.column.key(first))
-        count, payload = self.column.check(value, first, verify=not self.verified[i])
+        count, _ = self.column.check(self.source.get(self.column.db, self.column.key(first)), first)
         if count < int(self.counts[i]):
             raise DamagedError(f"{self.column.what} from row {first} on: {count} rows only; {records.REMEDY}")
         self.verified[i] = True
-        return first, int(self.counts[i]), payload
 
     def gather(self, rows: RowNumbers) -> Values:
         """Copies of these rows, in this order."""
