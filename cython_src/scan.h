@@ -1,103 +1,19 @@
 /* The scan: the k nearest of all codes, without reading a distance out of every row.
 
-   A distance is a sum of look-ups, one per nibble of the code. Quantized to 7 bits and rounded down, the tables fit
-   a byte shuffle, 32 rows at once, and the sum is a lower bound:
+   By nibbles (nibbles.h), in three steps: sums of quantized look-ups for 32 rows at once (sums.h); rows whose sum is
+   within a margin of the k-th smallest are kept (nearest.h); these few are evaluated exactly, in float32, nibble after
+   nibble, the same bits on every instruction set. The margin is a bound, so nothing is missed; or, in the progressive scan
+   (progressive.h), a tested one.
 
-       distance(row) >= base + step * (sum of quantized look-ups)
-
-   so a row whose sum is above a limit cannot be among the k nearest. The few that pass are evaluated exactly, in
-   float32, nibble after nibble: the same bits on every instruction set. Codes whose fields do not fit nibbles
-   (pq with 8 bits, say) are summed field after field instead, all of them exactly.
-
-   Codes lie in blocks of 32 rows by column (rows.h). Two look-ups of at most 127 fit a byte; sums are kept in 16 bits,
-   those of odd rows beside those of all, which are 256 * odd + even: one shift and two additions a column. */
+   Codes whose fields do not fit nibbles (pq with 8 bits, say) are summed field after field instead, all of them exactly. */
 #ifndef LSQ_SCAN_H
 #define LSQ_SCAN_H
 
-#include <float.h>
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "nearest.h"
+#include "nibbles.h"
+#include "progressive.h"
 #include "rows.h"
-#include "simd.h"
-
-#if LSQ_X86
-#include <immintrin.h>
-#elif LSQ_ARM64
-#include <arm_neon.h>
-#endif
-
-enum { LSQ_GROUP = 4, LSQ_TABLE = 32, LSQ_QUANTUM = 127 };
-
-/* ---- candidates ------------------------------------------------------------------------------------------------ */
-
-typedef struct { float distance; uint32_t row; } lsq_candidate;
-
-/* The nearest rows of one query so far: all that are not farther than the k-th. */
-typedef struct {
-    lsq_candidate *items;
-    int64_t count, capacity, k;
-    float worst;    /* the k-th smallest distance; infinite until there are k */
-    uint16_t limit; /* `worst` as a quantized sum */
-    double base, step;
-    double slack; /* what rounding of float32 sums may be, in steps */
-    const float *exact; /* look-ups: (columns, 2, 16) by nibble, or by field */
-    float bias;
-} lsq_query;
-
-static void lsq_set_limit(lsq_query *query) {
-    double sum = (query->worst - query->base) / query->step + query->slack;
-    /* Never negative; not a number where look-ups are infinite: then all rows are evaluated. */
-    query->limit = sum >= 0 && sum < 65535 ? (uint16_t)sum : 65535;
-}
-
-static float lsq_kth(const lsq_candidate *items, int64_t count, int64_t k, float *work) {
-    for (int64_t i = 0; i < count; i++) work[i] = items[i].distance;
-    int64_t low = 0, high = count - 1, at = k - 1;
-    while (low < high) {
-        float pivot = work[low + (high - low) / 2];
-        int64_t i = low, j = high;
-        while (i <= j) {
-            while (work[i] < pivot) i++;
-            while (work[j] > pivot) j--;
-            if (i <= j) { float t = work[i]; work[i++] = work[j]; work[j--] = t; }
-        }
-        if (at <= j) high = j; else if (at >= i) low = i; else break;
-    }
-    return work[at];
-}
-
-/* Keep what is not farther than the k-th nearest, and room for more; 0 without memory. */
-static int lsq_prune(lsq_query *query) {
-    if (query->count >= query->k) {
-        float *work = (float *)malloc((size_t)query->count * sizeof(float));
-        if (!work) return 0;
-        query->worst = lsq_kth(query->items, query->count, query->k, work);
-        free(work);
-        int64_t kept = 0;
-        for (int64_t i = 0; i < query->count; i++)
-            if (query->items[i].distance <= query->worst) query->items[kept++] = query->items[i];
-        query->count = kept;
-        lsq_set_limit(query);
-    }
-    if (query->count * 2 > query->capacity) { /* many are equally far */
-        int64_t capacity = query->capacity * 2;
-        lsq_candidate *items = (lsq_candidate *)realloc(query->items, (size_t)capacity * sizeof(lsq_candidate));
-        if (!items) return 0;
-        query->items = items;
-        query->capacity = capacity;
-    }
-    return 1;
-}
-
-LSQ_INLINE int lsq_offer(lsq_query *query, uint32_t row, float distance) {
-    if (!(distance <= query->worst)) return 1;
-    query->items[query->count].distance = distance;
-    query->items[query->count++].row = row;
-    return query->count < query->capacity || lsq_prune(query);
-}
+#include "sums.h"
 
 /* ---- rows that may be found ------------------------------------------------------------------------------------ */
 
@@ -119,123 +35,40 @@ LSQ_INLINE int lsq_may(const lsq_filter *filter, uint32_t row) {
     return !filter->allowed || (row < filter->allowed_rows && filter->allowed[row >> 3] >> (row & 7) & 1);
 }
 
-/* ---- one block by nibbles: which of its rows may be near enough -------------------------------------------------- */
-
-/* The columns of a block: the first `heads` from `head` on, the others from `tail` on. */
-typedef struct { const uint8_t *head, *tail; int64_t heads, tails; } lsq_block;
-
-LSQ_INLINE const uint8_t *lsq_block_column(const lsq_block *block, int64_t j) {
-    return j < block->heads ? block->head + j * LSQ_BLOCK_ROWS : block->tail + (j - block->heads) * LSQ_BLOCK_ROWS;
-}
-
-/* tables: for each column and query 16 bytes for the low nibble and 16 for the high one. */
-static void lsq_masks_portable(const lsq_block *block, const uint8_t *tables, int nq, const uint16_t *limits, uint32_t *masks) {
-    for (int q = 0; q < nq; q++) {
-        uint16_t sums[LSQ_BLOCK_ROWS] = {0};
-        for (int64_t j = 0; j < block->heads + block->tails; j++) {
-            const uint8_t *code = lsq_block_column(block, j), *table = tables + (j * nq + q) * LSQ_TABLE;
-            for (int r = 0; r < LSQ_BLOCK_ROWS; r++) sums[r] += (uint16_t)(table[code[r] & 15] + table[16 + (code[r] >> 4)]);
-        }
-        masks[q] = 0;
-        for (int r = 0; r < LSQ_BLOCK_ROWS; r++) masks[q] |= (uint32_t)(sums[r] <= limits[q]) << r;
-    }
-}
-
-#if LSQ_X86
-#define LSQ_COLUMNS_AVX2(codes, count)                                                                                 \
-    for (int64_t j = 0; j < (count); j++, tables += NQ * LSQ_TABLE) {                                                  \
-        __m256i code = _mm256_loadu_si256((const __m256i *)((codes) + j * LSQ_BLOCK_ROWS));                             \
-        __m256i low = _mm256_and_si256(code, nibble), high = _mm256_and_si256(_mm256_srli_epi16(code, 4), nibble);       \
-        for (int q = 0; q < NQ; q++) {                                                                                 \
-            const __m128i *table = (const __m128i *)(tables + q * LSQ_TABLE);                                          \
-            __m256i first = _mm256_broadcastsi128_si256(_mm_loadu_si128(table));                                        \
-            __m256i second = _mm256_broadcastsi128_si256(_mm_loadu_si128(table + 1));                                   \
-            __m256i sum = _mm256_add_epi8(_mm256_shuffle_epi8(first, low), _mm256_shuffle_epi8(second, high));          \
-            both[q] = _mm256_add_epi16(both[q], sum);                                                                  \
-            odd[q] = _mm256_add_epi16(odd[q], _mm256_srli_epi16(sum, 8));                                              \
-        }                                                                                                              \
-    }
-#define LSQ_MASKS_AVX2(NQ_)                                                                                            \
-    LSQ_TARGET_AVX2 static void lsq_masks_avx2_##NQ_(const lsq_block *block, const uint8_t *tables,                     \
-                                                     const uint16_t *limits, uint32_t *masks) {                        \
-        enum { NQ = NQ_ };                                                                                             \
-        const __m256i nibble = _mm256_set1_epi8(15), low_byte = _mm256_set1_epi16(255);                                 \
-        __m256i both[NQ], odd[NQ];                                                                                     \
-        for (int q = 0; q < NQ; q++) both[q] = odd[q] = _mm256_setzero_si256();                                         \
-        LSQ_COLUMNS_AVX2(block->head, block->heads)                                                                    \
-        LSQ_COLUMNS_AVX2(block->tail, block->tails)                                                                    \
-        for (int q = 0; q < NQ; q++) {                                                                                 \
-            __m256i limit = _mm256_set1_epi16((short)limits[q]);                                                       \
-            __m256i even = _mm256_sub_epi16(both[q], _mm256_slli_epi16(odd[q], 8));                                    \
-            __m256i near_even = _mm256_cmpeq_epi16(_mm256_min_epu16(even, limit), even);                               \
-            __m256i near_odd = _mm256_cmpeq_epi16(_mm256_min_epu16(odd[q], limit), odd[q]);                            \
-            masks[q] = (uint32_t)_mm256_movemask_epi8(_mm256_blendv_epi8(near_odd, near_even, low_byte));              \
-        }                                                                                                              \
-    }
-LSQ_MASKS_AVX2(1)
-LSQ_MASKS_AVX2(2)
-LSQ_MASKS_AVX2(3)
-LSQ_MASKS_AVX2(4)
-#elif LSQ_ARM64
-static void lsq_masks_neon(const lsq_block *block, const uint8_t *tables, int nq, const uint16_t *limits, uint32_t *masks) {
-    const uint8x16_t nibble = vdupq_n_u8(15);
-    for (int q = 0; q < nq; q++) {
-        uint16x8_t sums[4] = {vdupq_n_u16(0), vdupq_n_u16(0), vdupq_n_u16(0), vdupq_n_u16(0)};
-        for (int64_t j = 0; j < block->heads + block->tails; j++) {
-            const uint8_t *code = lsq_block_column(block, j), *table = tables + (j * nq + q) * LSQ_TABLE;
-            uint8x16_t first = vld1q_u8(table), second = vld1q_u8(table + 16);
-            for (int half = 0; half < 2; half++) {
-                uint8x16_t c = vld1q_u8(code + 16 * half);
-                uint8x16_t sum = vaddq_u8(vqtbl1q_u8(first, vandq_u8(c, nibble)), vqtbl1q_u8(second, vshrq_n_u8(c, 4)));
-                sums[2 * half] = vaddw_u8(sums[2 * half], vget_low_u8(sum));
-                sums[2 * half + 1] = vaddw_u8(sums[2 * half + 1], vget_high_u8(sum));
-            }
-        }
-        uint16_t all[LSQ_BLOCK_ROWS];
-        for (int i = 0; i < 4; i++) vst1q_u16(all + 8 * i, sums[i]);
-        masks[q] = 0;
-        for (int r = 0; r < LSQ_BLOCK_ROWS; r++) masks[q] |= (uint32_t)(all[r] <= limits[q]) << r;
-    }
-}
-#endif
-
-LSQ_INLINE void lsq_masks(int level, const lsq_block *block, const uint8_t *tables, int nq, const uint16_t *limits, uint32_t *masks) {
-#if LSQ_X86
-    if (level != LSQ_PORTABLE) {
-        switch (nq) {
-        case 1: lsq_masks_avx2_1(block, tables, limits, masks); return;
-        case 2: lsq_masks_avx2_2(block, tables, limits, masks); return;
-        case 3: lsq_masks_avx2_3(block, tables, limits, masks); return;
-        default: lsq_masks_avx2_4(block, tables, limits, masks); return;
-        }
-    }
-#elif LSQ_ARM64
-    if (level == LSQ_NEON) { lsq_masks_neon(block, tables, nq, limits, masks); return; }
-#endif
-    lsq_masks_portable(block, tables, nq, limits, masks);
-}
-
-/* The exact distance of one row of a block, by nibbles: four sums side by side, which is no slower than one is long. */
-LSQ_INLINE float lsq_nibble_distance(const lsq_block *block, int lane, const lsq_query *query) {
-    float sums[4] = {0, 0, 0, 0};
-    const float *table = query->exact;
-    for (int64_t j = 0; j < block->heads + block->tails; j++, table += LSQ_TABLE) {
-        uint8_t code = lsq_block_column(block, j)[lane];
-        sums[(j & 1) * 2] += table[code & 15];
-        sums[(j & 1) * 2 + 1] += table[16 + (code >> 4)];
-    }
-    return query->bias + ((sums[0] + sums[1]) + (sums[2] + sums[3]));
-}
-
-/* ---- one block by fields: the distance of every row --------------------------------------------------------------- */
+/* ---- codes where they lie ---------------------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t count;
-    const int64_t *starts; /* of each field's look-ups */
-    const int64_t *bits;   /* where each field begins in the row, and its end at [count] */
-    const int64_t *levels;
-} lsq_fields;
+    lsq_column column;
+    int64_t width, head;
+    lsq_fields fields;
+    lsq_filter filter;
+} lsq_codes;
 
+LSQ_INLINE lsq_block lsq_block_at(const lsq_codes *codes, int64_t record, uint64_t at) {
+    const uint8_t *payload = (const uint8_t *)(uintptr_t)codes->column.addresses[record];
+    uint64_t blocks = (lsq_rows_in(payload) + LSQ_BLOCK_ROWS - 1) / LSQ_BLOCK_ROWS;
+    uint64_t head = (uint64_t)codes->head, rest = (uint64_t)(codes->width - codes->head);
+    lsq_block block = {payload + at * LSQ_BLOCK_ROWS * head, payload + (blocks * head + at * rest) * LSQ_BLOCK_ROWS,
+                       codes->head, (int64_t)rest};
+    return block;
+}
+
+/* Pairs of columns; those of the head come first. */
+LSQ_INLINE int64_t lsq_head_pairs(const lsq_codes *codes) { return (codes->head + 1) / 2; }
+LSQ_INLINE int64_t lsq_pairs(const lsq_codes *codes) { return lsq_head_pairs(codes) + (codes->width - codes->head + 1) / 2; }
+
+/* The exact distance of one row of a block, by nibbles: four sums side by side, which is no slower than one is long. */
+LSQ_INLINE float lsq_nibble_distance(const lsq_block *block, int lane, const float *exact, float bias) {
+    float sums[4] = {0, 0, 0, 0};
+    for (int64_t j = 0; j < block->heads + block->tails; j++, exact += LSQ_LOOKUPS) {
+        uint8_t code = lsq_block_column(block, j)[lane];
+        sums[(j & 1) * 2] += exact[code & 15];
+        sums[(j & 1) * 2 + 1] += exact[16 + (code >> 4)];
+    }
+    return bias + ((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+/* The distance of every row of a block, field after field. */
 LSQ_INLINE void lsq_field_distances_body(const lsq_block *block, const lsq_fields *fields, const float *values, float bias, float *out) {
     int64_t columns = block->heads + block->tails;
     for (int r = 0; r < LSQ_BLOCK_ROWS; r++) out[r] = bias;
@@ -263,116 +96,293 @@ LSQ_BODIES(lsq_field_distances,
            (const lsq_block *block, const lsq_fields *fields, const float *values, float bias, float *out),
            (block, fields, values, bias, out))
 
-/* ---- all records -------------------------------------------------------------------------------------------------- */
+/* ---- a search ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {
-    const lsq_column *column;
-    int64_t width, head;
-    const lsq_fields *fields; /* NULL: by nibbles */
-    const lsq_filter *filter;
-} lsq_codes;
+    const float *values; /* look-ups by field */
+    float bias;
+    float *exact; /* look-ups by nibble */
+    lsq_scale scale;
+    lsq_plan plan;
+} lsq_query;
 
-LSQ_INLINE lsq_block lsq_block_at(const lsq_codes *codes, const uint8_t *payload, uint64_t blocks, uint64_t at) {
-    uint64_t head = (uint64_t)codes->head, rest = (uint64_t)(codes->width - codes->head);
-    lsq_block block = {payload + at * LSQ_BLOCK_ROWS * head, payload + (blocks * head + at * rest) * LSQ_BLOCK_ROWS,
-                       codes->head, (int64_t)rest};
-    return block;
+/* Records may be scanned in several parts at the same time, each with its own hits; the last step joins them. */
+typedef struct {
+    const lsq_codes *codes;
+    int level;
+    int nibbles;     /* by nibbles, or by fields */
+    int progressive; /* head first */
+    int64_t nq, k, parts;
+    lsq_query *queries;
+    uint8_t *tables;      /* quantized look-ups of groups of queries, one after another */
+    lsq_hits *hits;       /* (parts, nq) */
+    lsq_nearest *nearest; /* by fields (parts, nq), else (1, nq) */
+} lsq_scan;
+
+LSQ_INLINE int lsq_group_size(const lsq_scan *scan, int64_t group) {
+    int64_t left = scan->nq - group * LSQ_GROUP;
+    return left < LSQ_GROUP ? (int)left : LSQ_GROUP;
 }
 
-/* One record for a group of at most LSQ_GROUP queries, whose quantized tables lie side by side; 0 without memory. */
-static int lsq_scan_record(int level, const lsq_codes *codes, int64_t record, lsq_query *queries, int nq, const uint8_t *tables) {
-    const uint8_t *payload = (const uint8_t *)(uintptr_t)codes->column->addresses[record];
-    uint32_t start = codes->column->starts[record], count = codes->column->counts[record];
-    uint64_t blocks = (lsq_rows_in(payload) + LSQ_BLOCK_ROWS - 1) / LSQ_BLOCK_ROWS;
-    for (uint32_t first = 0; first < count; first += LSQ_BLOCK_ROWS) {
-        lsq_block block = lsq_block_at(codes, payload, blocks, first / LSQ_BLOCK_ROWS);
-        uint32_t valid = count - first < LSQ_BLOCK_ROWS ? (1u << (count - first)) - 1 : 0xFFFFFFFFu;
-        if (codes->fields) {
-            for (int q = 0; q < nq; q++) {
-                float distances[LSQ_BLOCK_ROWS];
-                lsq_field_distances(level, &block, codes->fields, queries[q].exact, queries[q].bias, distances);
-                for (int r = 0; r < LSQ_BLOCK_ROWS; r++)
-                    if (distances[r] <= queries[q].worst && valid >> r & 1 && lsq_may(codes->filter, start + first + (uint32_t)r) &&
-                        !lsq_offer(&queries[q], start + first + (uint32_t)r, distances[r]))
-                        return 0;
-            }
-            continue;
+LSQ_INLINE uint8_t *lsq_group_tables(const lsq_scan *scan, int64_t group) {
+    return scan->tables + group * LSQ_GROUP * lsq_pairs(scan->codes) * LSQ_PAIR;
+}
+
+/* Quantize the look-ups of query q, in steps of `step`, into its place in its group's tables; the loss of rounding down. */
+static double lsq_write_tables(const lsq_scan *scan, int64_t q, const float *low, double step, double half, double top, uint8_t *work) {
+    const lsq_codes *codes = scan->codes;
+    double loss;
+    int64_t stride = lsq_group_size(scan, q / LSQ_GROUP) * LSQ_PAIR;
+    uint8_t *to = lsq_group_tables(scan, q / LSQ_GROUP) + q % LSQ_GROUP * LSQ_PAIR;
+    lsq_quantize(scan->level, scan->queries[q].exact, low, 2 * codes->width, step, half, top, work, &loss);
+    lsq_spread(work, codes->head, to, stride);
+    lsq_spread(work + codes->head * LSQ_LOOKUPS, codes->width - codes->head, to + lsq_head_pairs(codes) * stride, stride);
+    return loss;
+}
+
+/* Moments of the sums of sampled blocks, for the queries of a group. */
+static void lsq_sample(const lsq_scan *scan, int64_t group, lsq_moments *moments) {
+    const lsq_codes *codes = scan->codes;
+    int nq = lsq_group_size(scan, group);
+    uint16_t sums[LSQ_GROUP * LSQ_BLOCK_ROWS], heads[LSQ_GROUP * LSQ_BLOCK_ROWS], limits[LSQ_GROUP] = {0};
+    uint32_t masks[LSQ_GROUP];
+    int64_t stride = nq * LSQ_PAIR, blocks = 0, before = 0, record = -1, here = 0;
+    const uint8_t *tables = lsq_group_tables(scan, group);
+    for (int64_t i = 0; i < codes->column.records; i++) blocks += codes->column.counts[i] / LSQ_BLOCK_ROWS;
+    memset(moments, 0, LSQ_GROUP * sizeof(lsq_moments));
+    for (int64_t i = 0; blocks && i < LSQ_SAMPLE; i++) {
+        int64_t at = i * blocks / LSQ_SAMPLE;
+        while (at >= before + here) {
+            before += here;
+            here = codes->column.counts[++record] / LSQ_BLOCK_ROWS;
         }
-        uint16_t limits[LSQ_GROUP];
-        uint32_t masks[LSQ_GROUP];
-        for (int q = 0; q < nq; q++) limits[q] = queries[q].limit;
-        lsq_masks(level, &block, tables, nq, limits, masks);
+        lsq_block block = lsq_block_at(codes, record, (uint64_t)(at - before));
+        lsq_work first = {{block.head, block.head, block.heads, 0}, 1, NULL, tables, stride, sums, 0, 0, limits, masks};
+        lsq_sums(scan->level, 16, nq, &first);
+        memcpy(heads, sums, sizeof(heads));
+        lsq_work rest = {{block.tail, block.tail, block.tails, 0}, 1, NULL, tables + lsq_head_pairs(codes) * stride, stride, sums, 0, 1, limits, masks};
+        lsq_sums(scan->level, 16, nq, &rest);
+        for (int q = 0; q < nq; q++)
+            lsq_moments_add(&moments[q], heads + q * LSQ_BLOCK_ROWS, sums + q * LSQ_BLOCK_ROWS, LSQ_BLOCK_ROWS);
+    }
+}
+
+/* Look-ups by nibble of all queries, and their limits; 0 without memory. `z`: the margin of the progressive scan. */
+static int lsq_scan_prepare(lsq_scan *scan, double z) {
+    const lsq_codes *codes = scan->codes;
+    int64_t nibbles = 2 * codes->width;
+    if (!scan->nibbles) {
+        for (int64_t i = 0; i < scan->parts * scan->nq; i++)
+            if (!lsq_nearest_init(&scan->nearest[i], scan->k)) return 0;
+        return 1;
+    }
+    /* (Work of a group: the least and the largest look-up of each nibble, and quantized look-ups.) */
+    float *low = (float *)malloc((size_t)nibbles * (LSQ_GROUP + 1) * sizeof(float) + (size_t)nibbles * 16);
+    if (!low) return 0;
+    float *high = low + nibbles * LSQ_GROUP;
+    uint8_t *work = (uint8_t *)(high + nibbles);
+    int fine = 1;
+    for (int64_t group = 0; group * LSQ_GROUP < scan->nq; group++) {
+        lsq_query *queries = scan->queries + group * LSQ_GROUP;
+        int nq = lsq_group_size(scan, group);
+        int64_t margins[LSQ_GROUP];
+        for (int i = 0; i < nq; i++) {
+            lsq_query *query = &queries[i];
+            float *least = low + i * nibbles;
+            lsq_nibble_tables(query->values, &codes->fields, codes->width, query->exact, &query->bias);
+            lsq_least(scan->level, query->exact, nibbles, least, high);
+            query->scale = lsq_finest(least, high, nibbles, query->bias);
+            double top = floor(65535.0 / (double)nibbles);
+            query->scale.loss = lsq_write_tables(scan, group * LSQ_GROUP + i, least, query->scale.step, 0,
+                                                 top < LSQ_QUANTUM ? top : LSQ_QUANTUM, work);
+            double margin = ceil(query->scale.loss + 2 * query->scale.slack);
+            margins[i] = margin < 65535 ? (int64_t)margin : 65535; /* also where it is not a number */
+        }
+        if (scan->progressive) {
+            lsq_moments moments[LSQ_GROUP];
+            lsq_sample(scan, group, moments);
+            for (int i = 0; i < nq; i++) {
+                queries[i].plan = lsq_make_plan(&moments[i], nibbles, 2 * codes->head, z);
+                margins[i] = queries[i].plan.margin;
+                lsq_write_tables(scan, group * LSQ_GROUP + i, low + i * nibbles, queries[i].scale.step * queries[i].plan.ratio,
+                                 0.5, LSQ_QUANTUM, work);
+            }
+        }
+        for (int i = 0; i < nq; i++) {
+            int64_t q = group * LSQ_GROUP + i;
+            fine = fine && lsq_nearest_init(&scan->nearest[q], scan->k);
+            for (int64_t part = 0; part < scan->parts; part++)
+                fine = fine && lsq_hits_init(&scan->hits[part * scan->nq + q], scan->k, margins[i]);
+        }
+    }
+    free(low);
+    return fine;
+}
+
+#if defined(__GNUC__) || defined(__clang__)
+#define LSQ_LOWEST(mask) __builtin_ctz(mask)
+#else
+LSQ_INLINE int lsq_lowest(uint32_t mask) {
+    int lane = 0;
+    while (!(mask >> lane & 1)) lane++;
+    return lane;
+}
+#define LSQ_LOWEST(mask) lsq_lowest(mask)
+#endif
+
+/* Rows of a block that passed: kept if they may be found. 0 without memory. */
+LSQ_INLINE int lsq_keep(const lsq_codes *codes, lsq_hits *hits, uint32_t first, uint32_t mask, const uint16_t *sums, int bits) {
+    for (; mask; mask &= mask - 1) {
+        int lane = LSQ_LOWEST(mask);
+        if (lsq_may(&codes->filter, first + (uint32_t)lane) &&
+            !lsq_hit(hits, first + (uint32_t)lane, lsq_sum_of(sums, bits, lane)))
+            return 0;
+    }
+    return 1;
+}
+
+/* Limits are sought early, but not for ever where there are none. */
+enum { LSQ_EARLY = 4096 };
+
+/* One record for a group of queries, by nibbles; 0 without memory. */
+static int lsq_scan_nibbles(const lsq_scan *scan, int64_t record, int64_t group, lsq_hits *hits) {
+    const lsq_codes *codes = scan->codes;
+    const int nq = lsq_group_size(scan, group), progressive = scan->progressive, bits = progressive ? 8 : 16;
+    const uint32_t start = codes->column.starts[record], count = codes->column.counts[record];
+    const int64_t blocks = (count + LSQ_BLOCK_ROWS - 1) / LSQ_BLOCK_ROWS;
+    const int64_t stride = nq * LSQ_PAIR, apart = nq * LSQ_BLOCK_ROWS;
+    uint16_t sums[LSQ_RUN * LSQ_GROUP * LSQ_BLOCK_ROWS], limits[LSQ_GROUP];
+    uint32_t masks[LSQ_RUN * LSQ_GROUP], passed[LSQ_RUN], near[LSQ_RUN];
+    const uint8_t *tables = lsq_group_tables(scan, group), *tail_tables = tables + lsq_head_pairs(codes) * stride;
+    for (int64_t first = 0, run; first < blocks; first += run) {
+        const lsq_block block = lsq_block_at(codes, record, (uint64_t)first);
+        /* Limits are as of the beginning of a run: short ones until there are some. */
+        run = !progressive && hits->limit == 65535 ? 2 : LSQ_RUN;
+        if (run > blocks - first) run = blocks - first;
+        lsq_work work = {block, run, NULL, tables, stride, sums, apart, 0, limits, masks};
+        if (progressive) work.block.tails = 0;
+        for (int q = 0; q < nq; q++)
+            limits[q] = progressive ? scan->queries[group * LSQ_GROUP + q].plan.head_limit : hits[q].limit;
+        lsq_sums(scan->level, bits, nq, &work);
+        if (first + run == blocks && count % LSQ_BLOCK_ROWS)
+            for (int q = 0; q < nq; q++) masks[(run - 1) * nq + q] &= (1u << count % LSQ_BLOCK_ROWS) - 1;
         for (int q = 0; q < nq; q++) {
-            for (uint32_t mask = masks[q] & valid; mask; mask &= mask - 1) {
-                int lane = 0;
-                while (!(mask >> lane & 1)) lane++;
-                uint32_t row = start + first + (uint32_t)lane;
-                if (lsq_may(codes->filter, row) &&
-                    !lsq_offer(&queries[q], row, lsq_nibble_distance(&block, lane, &queries[q])))
+            /* Blocks where a row passed: found without a branch, which could not be foretold. */
+            int64_t n = 0;
+            for (int64_t b = 0; b < run; b++) {
+                passed[n] = (uint32_t)b;
+                n += masks[b * nq + q] != 0;
+            }
+            if (progressive && n) {
+                for (int64_t i = 0; i < n; i++)
+                    for (int64_t at = 0; at < block.tails * LSQ_BLOCK_ROWS; at += 64)
+                        LSQ_PREFETCH(block.tail + passed[i] * block.tails * LSQ_BLOCK_ROWS + at);
+                lsq_work rest = {{block.tail, block.tail, block.tails, 0}, n, passed, tail_tables + q * LSQ_PAIR, stride,
+                                 sums + q * LSQ_BLOCK_ROWS, apart, 1, &hits[q].limit, near};
+                lsq_sums(scan->level, 8, 1, &rest);
+            }
+            for (int64_t i = 0; i < n; i++) {
+                const uint32_t b = passed[i], mask = masks[b * nq + q] & (progressive ? near[i] : 0xFFFFFFFFu);
+                if (mask && !lsq_keep(codes, &hits[q], start + ((uint32_t)first + b) * LSQ_BLOCK_ROWS, mask,
+                                      sums + b * apart + q * LSQ_BLOCK_ROWS, bits))
                     return 0;
             }
+            if (hits[q].limit == 65535 && hits[q].count >= hits[q].k && hits[q].count < LSQ_EARLY && !lsq_hits_prune(&hits[q]))
+                return 0;
         }
     }
     return 1;
 }
 
-/* Look-ups by nibble of one query, float32 (columns, 2, 16), from those by field; and what they are quantized to.
- *
- * A field inside a nibble gives its own look-ups. One that lies across is affine in its bits (layout.linear), so each
- * bit gives its weight, and the field's first look-up goes to the bias. */
-static void lsq_nibble_tables(const float *values, const lsq_fields *fields, int64_t columns, float *exact, float *bias) {
-    memset(exact, 0, (size_t)columns * LSQ_TABLE * sizeof(float));
-    for (int64_t f = 0; f < fields->count; f++) {
-        int64_t begin = fields->bits[f], end = fields->bits[f + 1];
-        const float *table = values + fields->starts[f];
-        if (begin / 4 == (end - 1) / 4) {
-            float *to = exact + begin / 4 * 16;
-            for (int n = 0; n < 16; n++) {
-                int64_t number = n >> (begin & 3) & ((1 << (end - begin)) - 1);
-                to[n] += table[number < fields->levels[f] ? number : fields->levels[f] - 1];
-            }
-            continue;
-        }
-        *bias += table[0];
-        for (int64_t bit = begin; bit < end; bit++) {
-            float weight = table[(int64_t)1 << (bit - begin)] - table[0];
-            float *to = exact + bit / 4 * 16;
-            for (int n = 0; n < 16; n++)
-                if (n >> (bit & 3) & 1) to[n] += weight;
-        }
+/* One record for one query, by fields; 0 without memory. */
+static int lsq_scan_fields(const lsq_scan *scan, int64_t record, const lsq_query *query, lsq_nearest *nearest) {
+    const lsq_codes *codes = scan->codes;
+    uint32_t start = codes->column.starts[record], count = codes->column.counts[record];
+    for (uint32_t first = 0; first < count; first += LSQ_BLOCK_ROWS) {
+        lsq_block block = lsq_block_at(codes, record, first / LSQ_BLOCK_ROWS);
+        float distances[LSQ_BLOCK_ROWS];
+        lsq_field_distances(scan->level, &block, &codes->fields, query->values, query->bias, distances);
+        for (uint32_t r = 0; r < LSQ_BLOCK_ROWS && r < count - first; r++)
+            if (distances[r] <= nearest->worst && lsq_may(&codes->filter, start + first + r) &&
+                !lsq_offer(nearest, start + first + r, distances[r]))
+                return 0;
     }
+    return 1;
 }
 
-/* Round the look-ups of one query down to bytes, written for each column `stride` bytes apart. */
-static void lsq_quantize(lsq_query *query, int64_t columns, uint8_t *out, int64_t stride) {
-    double step = 0, base = query->bias, size = fabs(base);
-    int64_t nibbles = 2 * columns, top = 65535 / (nibbles ? nibbles : 1);
-    if (top > LSQ_QUANTUM) top = LSQ_QUANTUM;
-    for (int64_t i = 0; i < nibbles; i++) {
-        float low = query->exact[i * 16], high = low;
-        for (int n = 1; n < 16; n++) {
-            float value = query->exact[i * 16 + n];
-            low = value < low ? value : low;
-            high = value > high ? value : high;
+/* The records from `first` to `last` for all queries; 0 without memory. A record stays in the cache meanwhile. */
+static int lsq_scan_run(const lsq_scan *scan, int64_t part, int64_t first, int64_t last) {
+    for (int64_t record = first; record < last; record++) {
+        if (!scan->nibbles) {
+            for (int64_t q = 0; q < scan->nq; q++)
+                if (!lsq_scan_fields(scan, record, &scan->queries[q], &scan->nearest[part * scan->nq + q])) return 0;
+            continue;
         }
-        base += low;
-        size += fabs(low) > fabs(high) ? fabs(low) : fabs(high);
-        if ((double)high - low > step) step = (double)high - low;
+        for (int64_t group = 0; group * LSQ_GROUP < scan->nq; group++)
+            if (!lsq_scan_nibbles(scan, record, group, scan->hits + part * scan->nq + group * LSQ_GROUP)) return 0;
     }
-    query->base = base;
-    query->step = step > 0 ? step / (double)top : 1;
-    /* A distance is fewer than columns + 4 additions one after another, each rounded by half an epsilon at most of what
-     * all look-ups may come to; one more step for rounding here. */
-    query->slack = 1 + (double)(columns + 4) * FLT_EPSILON * size / query->step;
-    for (int64_t i = 0; i < nibbles; i++) {
-        float low = query->exact[i * 16];
-        for (int n = 1; n < 16; n++) low = query->exact[i * 16 + n] < low ? query->exact[i * 16 + n] : low;
-        for (int n = 0; n < 16; n++) {
-            double value = ((double)query->exact[i * 16 + n] - low) / query->step;
-            out[i / 2 * stride + (i & 1) * 16 + n] = (uint8_t)(value < (double)top ? value : (double)top);
+    return 1;
+}
+
+/* Evaluate the hits whose sums are above `low` and not above `high`. */
+static int lsq_evaluate(const lsq_scan *scan, int64_t q, int64_t low, int64_t high) {
+    const lsq_codes *codes = scan->codes;
+    const lsq_hits *hits = &scan->hits[q];
+    for (int64_t i = 0; i < hits->count; i++) {
+        if (hits->sums[i] <= low || hits->sums[i] > high) continue;
+        int64_t record = lsq_record(&codes->column, hits->rows[i]);
+        uint32_t at = hits->rows[i] - codes->column.starts[record];
+        lsq_block block = lsq_block_at(codes, record, at / LSQ_BLOCK_ROWS);
+        float distance = lsq_nibble_distance(&block, (int)(at % LSQ_BLOCK_ROWS), scan->queries[q].exact, scan->queries[q].bias);
+        if (!lsq_offer(&scan->nearest[q], hits->rows[i], distance)) return 0;
+    }
+    return 1;
+}
+
+/* Join the parts of query q: its nearest rows are in nearest[q]. 0 without memory. `sure`: see progressive.h. */
+static int lsq_scan_finish(const lsq_scan *scan, int64_t q, uint8_t *sure) {
+    lsq_nearest *nearest = &scan->nearest[q];
+    *sure = 1;
+    if (!scan->nibbles) {
+        for (int64_t part = 1; part < scan->parts; part++) {
+            const lsq_nearest *other = &scan->nearest[part * scan->nq + q];
+            for (int64_t i = 0; i < other->count; i++)
+                if (!lsq_offer(nearest, other->rows[i], other->distances[i])) return 0;
         }
+        return lsq_nearest_prune(nearest);
     }
-    lsq_set_limit(query);
+    lsq_hits *hits = &scan->hits[q];
+    for (int64_t part = 1; part < scan->parts; part++) {
+        const lsq_hits *other = &scan->hits[part * scan->nq + q];
+        for (int64_t i = 0; i < other->count; i++)
+            if (!lsq_hit(hits, other->rows[i], other->sums[i])) return 0;
+    }
+    if (!lsq_hits_prune(hits)) return 0;
+    const lsq_query *query = &scan->queries[q];
+    int64_t limit = hits->limit, near = limit;
+    if (!scan->progressive && hits->count >= hits->k) {
+        /* The k smallest sums first: their distances may tell that others are too far. */
+        near = limit < 65535 ? limit - hits->margin : 65535;
+        if (!lsq_evaluate(scan, q, -1, near) || !lsq_nearest_prune(nearest)) return 0;
+        double sum = (nearest->worst - query->scale.base) / query->scale.step + query->scale.slack;
+        if (sum >= 0 && sum < (double)limit) limit = (int64_t)sum;
+        if (!lsq_evaluate(scan, q, near, limit)) return 0;
+    } else if (!lsq_evaluate(scan, q, -1, limit)) {
+        return 0;
+    }
+    if (!lsq_nearest_prune(nearest)) return 0;
+    if (scan->progressive)
+        *sure = hits->count >= hits->k && hits->limit < 255 &&
+                lsq_plan_sure(&query->plan, (nearest->worst - query->scale.base) / query->scale.step);
+    return 1;
+}
+
+static void lsq_scan_free(lsq_scan *scan) {
+    for (int64_t i = 0; scan->hits && i < scan->parts * scan->nq; i++) lsq_hits_free(&scan->hits[i]);
+    for (int64_t i = 0; scan->nearest && i < scan->parts * scan->nq; i++) lsq_nearest_free(&scan->nearest[i]);
+    free(scan->hits);
+    free(scan->nearest);
+    free(scan->queries);
 }
 
 #endif

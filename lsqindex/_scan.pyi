@@ -1,20 +1,39 @@
 import numpy as np
 from numpy.typing import NDArray
 
-def scan(
-    starts: NDArray[np.uint32],
-    counts: NDArray[np.uint32],
-    addresses: NDArray[np.uint64],
-    width: int,
-    head: int,
-    nibbles: bool,
-    field_starts: NDArray[np.int64],
-    field_bits: NDArray[np.int64],
-    field_levels: NDArray[np.int64],
-    values: NDArray[np.float32],
-    biases: NDArray[np.float32],
-    deleted: NDArray[np.uint64],
-    segment_rows: int,
-    allowed: NDArray[np.uint8] | None,
-    k: int,
-) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]: ...
+class Codes:
+    rows: int
+    def __init__(
+        self,
+        starts: NDArray[np.uint32],
+        counts: NDArray[np.uint32],
+        addresses: NDArray[np.uint64],
+        width: int,
+        head: int,
+        field_starts: NDArray[np.int64],
+        field_bits: NDArray[np.int64],
+        field_levels: NDArray[np.int64],
+        deleted: NDArray[np.uint64],
+        segment_rows: int,
+    ) -> None: ...
+
+class Scan:
+    def __init__(
+        self,
+        codes: Codes,
+        values: NDArray[np.float32],
+        biases: NDArray[np.float32],
+        k: int,
+        nibbles: bool,
+        z: float | None = None,
+        allowed: NDArray[np.uint8] | None = None,
+        parts: int = 1,
+    ) -> None: ...
+    def run(self, part: int = 0) -> None: ...
+    def finish(
+        self,
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32], NDArray[np.uint8]]: ...
+
+def order(
+    counts: NDArray[np.int64], distances: NDArray[np.float32], names: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...

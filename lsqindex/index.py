@@ -276,6 +276,7 @@ class Index:
         distance: Literal["auto", "symmetric", "asymmetric"] = "auto",
         rerank: int = 0,
         filter: Any = None,
+        progressive: bool = True,
         threads: int | None = None,
     ) -> Matches:
         """The ``k`` nearest of each query: shape (nq, k), or (k,) for a 1-D query.
@@ -311,7 +312,7 @@ class Index:
             if not coder.layout.floats and distance not in ("auto", *offered):
                 raise ParameterError(f"distance={distance!r}: {coder.encoder} has {' and '.join(offered)} only")
             wanted: Distance = offered[0] if distance == "auto" else distance
-            request = searcher.Request(checked, k, wanted, rerank, thread_count(threads), allowed)
+            request = searcher.Request(checked, k, wanted, rerank, thread_count(threads), bool(progressive), allowed)
             found = searcher.search(Store(reader, self._options), coder, request)
         return Matches(found.ids[0], found.distances[0]) if single else found
 

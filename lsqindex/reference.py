@@ -6,6 +6,9 @@ instruction set.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -244,3 +247,88 @@ def scan(
             rows = rows[own[rows] <= near[-1]]
         found.append((rows, own[rows]))
     return found
+
+
+def progressive(
+    codes: NDArray[np.uint8], layout: Layout, tables: Tables, k: int, head: int, z: float, records: list[int]
+) -> list[tuple[NDArray[np.intp], NDArray[np.float32], bool]]:
+    """For each query (rows, distances, sure) of the scan that reads the first ``head`` bytes of a code first.
+
+    ``records``: how many rows lie together, for the sample. See ``cython_src/progressive.h``.
+    """
+    at, heads = nibbles(codes), 2 * head
+    sample = _sampled(records)
+    exact, biases = nibble_tables(layout, tables)
+    found = []
+    for own, bias in zip(exact, biases, strict=True):
+        nothing = np.empty(0, np.intp), np.empty(0, np.float32), False
+        look_ups, base, step = quantize(own, bias)
+        sums = look_ups[np.arange(len(own)), at[sample]].astype(np.int64)
+        plan = _plan(sums[:, :heads].sum(axis=1), sums.sum(axis=1), len(own), heads, z)
+        if plan is None:
+            found.append(nothing)
+            continue
+        low = own.min(axis=1).astype(np.float64)[:, None]
+        coarse = np.minimum((own - low) / (step * plan.ratio) + 0.5, 127).astype(np.int64)[np.arange(len(own)), at]
+        rows = np.flatnonzero(np.minimum(coarse[:, :heads].sum(axis=1), 255) <= plan.limit)
+        whole = np.minimum(coarse[rows].sum(axis=1), 255)
+        limit = np.sort(whole)[k - 1] + plan.margin if len(rows) >= k else 65535
+        rows = rows[whole <= limit]
+        distances = nibble_distances(codes[rows], own[None], biases[:1] * 0 + bias)[0]
+        sure = False
+        if len(rows) >= k:
+            worst = np.sort(distances)[k - 1]
+            rows, distances = rows[distances <= worst], distances[distances <= worst]
+            sure = limit < 255 and plan.sure((float(worst) - base) / step)
+        found.append((rows, distances, bool(sure)))
+    return found
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What a sample tells of the sums of heads and of whole rows."""
+
+    head: float
+    all: float
+    slope: float
+    around: float
+    least: float
+    ratio: float
+    limit: float
+    margin: int
+
+    def sure(self, total: float) -> bool:
+        return self.least >= self.head + self.slope * (total - self.all) + 1.75 * self.around
+
+
+def _plan(heads: NDArray[np.int64], all_: NDArray[np.int64], count: int, own: int, z: float) -> _Plan | None:
+    n = float(len(heads))
+    if not n:
+        return None
+    head, whole = int(heads.sum()) / n, int(all_.sum()) / n
+    head_head = int((heads * heads).sum()) / n - head * head
+    all_all = int((all_ * all_).sum()) / n - whole * whole
+    head_all = int((heads * all_).sum()) / n - head * whole
+    if not (head_head > 0 and all_all > 0):
+        return None
+    slope = head_all / all_all
+    around = head_head - slope * head_all
+    mean, least = head + own / 2, head + own / 2 - z * math.sqrt(head_head)
+    ratio = max(1.0, (whole + count / 2 - 2.0 * math.sqrt(all_all)) / 245)
+    limit = math.floor(least / ratio + 0.5)
+    if not 0 < limit < 255:
+        return None
+    margin = math.ceil(4 * math.sqrt(count / 12)) + 1
+    return _Plan(mean, whole + count / 2, slope, math.sqrt(max(around, 0.0)), least, ratio, limit, margin)
+
+
+def _sampled(records: list[int]) -> NDArray[np.int64]:
+    """The rows of 32 blocks of 32 rows, evenly spread over all full ones."""
+    firsts = np.cumsum([0, *records])[:-1]
+    blocks = [
+        first + 32 * block
+        for first, count in zip(firsts.tolist(), records, strict=True)
+        for block in range(count // 32)
+    ]
+    chosen = [blocks[i * len(blocks) // 32] for i in range(32)] if blocks else []
+    return np.array([first + lane for first in chosen for lane in range(32)], np.int64)

@@ -24,6 +24,9 @@ from .vectors import Vectors
 #: Queries against vectors are taken in groups whose distances to all rows fit into about so many bytes.
 _GROUP_BYTES = 64 << 20
 
+#: Where a filter lets through at least one row of so many, all are scanned and the others skipped.
+_SCAN_SHARE = 16
+
 
 @dataclass(frozen=True)
 class Request:
@@ -34,6 +37,8 @@ class Request:
     distance: Distance
     rerank: int
     threads: int = 1
+    #: Whether the head of codes may be read first, where that serves.
+    progressive: bool = True
     #: Only rows of these ids; None for all.
     ids: Any = None
 
@@ -61,62 +66,96 @@ def _rows_of(store: Store, ids: Any) -> RowNumbers:
 def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, out: Matches) -> None:
     wide = min(max(request.k, request.rerank), store.state.count)
     tables = coder.encoder.tables(request.queries, coder.metric, request.distance)
+    found = _nearest(store, coder, request, tables, rows, wide)
+    ids = store.ids_of(found.rows)
+    counts, places = topk.order(found.counts, found.distances, ids, wide)
+    distances, ids = found.distances[places], _take(ids, places)
+    if request.rerank:
+        distances = _again(store, coder, request.queries, counts, found.rows[places])
+        counts, places = topk.order(counts, distances, ids, request.k)
+        distances, ids = distances[places], _take(ids, places)
+    _write(out, counts, distances, ids)
+
+
+def _nearest(
+    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, k: int
+) -> scan.Found:
+    """Rows and distances of the nearest, by their codes."""
     asymmetric = request.distance == "asymmetric"
-    if rows is None:
-        found = scan.nearest(
-            _stored_codes(store), coder.layout, tables, wide, asymmetric=asymmetric, threads=request.threads
-        )
-    else:
-        found = _among(store, coder, tables, rows, wide, asymmetric)
-    for i, query in enumerate(request.queries):
-        near, distances = found.of(i)
-        ids = store.ids_of(near)
-        if request.rerank:
-            best = topk.ordered(distances, ids, wide)
-            near = near[best]
-            ids = ids[best] if isinstance(ids, np.ndarray) else [ids[j] for j in best.tolist()]
-            distances = _again(store, coder, query, near)
-        _write(out, i, distances, ids, request.k)
+    nibbles = scan.by_nibbles(coder.layout, asymmetric=asymmetric)
+    count = store.state.count if rows is None else len(rows)
+    if count * _SCAN_SHARE < store.state.count:
+        assert rows is not None
+        return _among(store, coder, tables, rows, scan.Search(k, nibbles))
+    z = None
+    if request.progressive and asymmetric:
+        z = scan.margin(coder.layout, store.state.head, k, count)
+    allowed = None
+    if rows is not None:
+        flags = np.zeros(-(-store.state.rows // 8) * 8, np.bool_)
+        flags[rows] = True
+        allowed = np.packbits(flags, bitorder="little")
+    return scan.nearest(_codes(store, coder), tables, scan.Search(k, nibbles, z, allowed), threads=request.threads)
 
 
-def _stored_codes(store: Store) -> scan.Codes:
-    """All codes, verified, where they lie."""
+def _codes(store: Store, coder: Coder) -> scan.Codes:
+    """All codes, verified, where they lie; found once for a snapshot."""
+    env, txn = store.source.env, (store.state.txn, store.source.env.moved)
+    known = env.columns.get(scan.Codes)
+    if known and store.source.clean and known[0] == txn:
+        found: scan.Codes = known[1]
+        return found
     codes = store.codes()
     codes.touch_all()
-    column = codes.column
     bits = deleted.addresses(store.source)
-    return scan.Codes(
-        codes.starts, codes.counts, codes.addresses, column.width, column.head, bits, deleted.SEGMENT_ROWS
-    )
+    found = _codes_at(codes.starts, codes.counts, codes.addresses, store, coder, bits)
+    if store.source.clean:
+        env.columns[scan.Codes] = txn, found
+    return found
 
 
-def _among(store: Store, coder: Coder, tables: Tables, rows: RowNumbers, k: int, asymmetric: bool) -> scan.Found:
+def _codes_at(
+    starts: RowNumbers,
+    counts: RowNumbers,
+    addresses: NDArray[np.uint64],
+    store: Store,
+    coder: Coder,
+    bits: NDArray[np.uint64],
+) -> scan.Codes:
+    layout, state = coder.layout, store.state
+    fields = (layout.starts, layout.bit_starts, layout.level_counts)
+    return scan.Codes(starts, counts, addresses, state.code_size, state.head, *fields, bits, deleted.SEGMENT_ROWS)
+
+
+def _among(store: Store, coder: Coder, tables: Tables, rows: RowNumbers, search: scan.Search) -> scan.Found:
     """The nearest of some rows only: their codes are copied together and scanned as all would be."""
     codes = store.codes()
-    column = codes.column
-    record = np.frombuffer(column.encode(0, codes.gather(rows)), np.uint8)
-    here = scan.Codes(
-        np.zeros(1, np.uint32),
-        np.array([len(rows)], np.uint32),
-        np.array([_records.address(record) + HEADER_SIZE], np.uint64),
-        column.width,
-        column.head,
-        np.empty(0, np.uint64),
-        deleted.SEGMENT_ROWS,
-    )
-    found = scan.nearest(here, coder.layout, tables, k, asymmetric=asymmetric)
+    record = np.frombuffer(codes.column.encode(0, codes.gather(rows)), np.uint8)
+    address = np.array([_records.address(record) + HEADER_SIZE], np.uint64)
+    counts = np.array([len(rows)], np.uint32)
+    here = _codes_at(np.zeros(1, np.uint32), counts, address, store, coder, np.empty(0, np.uint64))
+    found = scan.nearest(here, tables, search)
     return scan.Found(found.counts, rows[found.rows], found.distances)
 
 
-def _again(store: Store, coder: Coder, query: Vectors, rows: RowNumbers) -> NDArray[Any]:
-    """Better distances: exact where vectors are kept, asymmetric where not."""
-    if store.options.keep_vectors:
-        return exact.distances(query, vectors_of(store, coder, rows), coder.metric)
-    offered = coder.encoder.distances(coder.metric)
-    tables = coder.encoder.tables(query[None], coder.metric, offered[0])
-    found = _among(store, coder, tables, rows, len(rows), offered[0] == "asymmetric")
-    order = np.argsort(rows)
-    return found.distances[np.argsort(found.rows)][np.argsort(order)]
+def _again(
+    store: Store, coder: Coder, queries: Vectors, counts: NDArray[np.int64], rows: RowNumbers
+) -> NDArray[np.float32]:
+    """Better distances of the rows found for each query: exact where vectors are kept, asymmetric where not."""
+    out = np.empty(len(rows), np.float32)
+    ends = np.cumsum(counts)
+    offered = coder.encoder.distances(coder.metric)[0]
+    nibbles = scan.by_nibbles(coder.layout, asymmetric=offered == "asymmetric")
+    for query, end, count in zip(queries, ends.tolist(), counts.tolist(), strict=True):
+        here = slice(end - count, end)
+        own = rows[here]
+        if store.options.keep_vectors:
+            out[here] = exact.distances(query, vectors_of(store, coder, own), coder.metric)
+            continue
+        tables = coder.encoder.tables(query[None], coder.metric, offered)
+        found = _among(store, coder, tables, own, scan.Search(len(own), nibbles))
+        out[here] = found.distances[np.argsort(found.rows)][np.argsort(np.argsort(own))]
+    return out
 
 
 def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers, out: Matches) -> None:
@@ -128,16 +167,23 @@ def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbe
     for first in range(0, len(request.queries), group):
         queries = request.queries[first : first + group]
         bounds, slack = exact.lower_bounds(queries, vectors, coder.metric)
-        for i, query in enumerate(queries):
-            places = topk.nearest(bounds[i], request.k, slack)
-            distances = exact.distances(query, vectors[places], coder.metric)
-            _write(out, first + i, distances, store.ids_of(rows[places]), request.k)
+        near = [topk.nearest(own, request.k, slack) for own in bounds]
+        found = [exact.distances(query, vectors[own], coder.metric) for query, own in zip(queries, near, strict=True)]
+        distances, ids = np.concatenate(found), store.ids_of(rows[np.concatenate(near)])
+        counts, places = topk.order(np.array([len(own) for own in near]), distances, ids, request.k)
+        here = slice(first, first + len(queries))
+        _write(Matches(out.ids[here], out.distances[here]), counts, distances[places], _take(ids, places))
 
 
-def _write(out: Matches, query: int, distances: NDArray[Any], ids: Any, k: int) -> None:
-    best = topk.ordered(distances, ids, k)
-    out.distances[query, : len(best)] = distances[best]
-    out.ids[query, : len(best)] = ids[best] if isinstance(ids, np.ndarray) else [ids[j] for j in best.tolist()]
+def _take(ids: Any, places: NDArray[np.int64]) -> Any:
+    return ids[places] if isinstance(ids, np.ndarray) else [ids[i] for i in places.tolist()]
+
+
+def _write(out: Matches, counts: NDArray[np.int64], distances: NDArray[np.float32], ids: Any) -> None:
+    """What was found for each query, nearest first, into the first places of its row."""
+    there = np.arange(out.ids.shape[1]) < counts[:, None]
+    out.distances[there] = distances
+    out.ids[there] = ids
 
 
 def _empty(nq: int, k: int, kind: str) -> Matches:

@@ -86,6 +86,24 @@ def stored(codes: NDArray[np.uint8], head: int | None = None) -> Stored:
     return out
 
 
+def kernel_codes(
+    codes: Stored, layout: Layout, deleted: list[NDArray[np.uint8] | None] | None = None, segment_rows: int = CHUNK_ROWS
+) -> _scan.Codes:
+    """Codes as the kernel knows them."""
+    return _scan.Codes(
+        np.array(codes.starts, np.uint32),
+        np.array(codes.counts, np.uint32),
+        np.array([_records.address(b) + at for b, at in zip(codes.buffers, codes.offsets, strict=True)], np.uint64),
+        codes.width,
+        codes.head,
+        layout.starts,
+        layout.bit_starts,
+        layout.level_counts,
+        np.array([0 if bits is None else _records.address(bits) for bits in deleted or []], np.uint64),
+        segment_rows,
+    )
+
+
 def scan(
     codes: Stored,
     layout: Layout,
@@ -96,31 +114,23 @@ def scan(
     deleted: list[NDArray[np.uint8] | None] | None = None,
     segment_rows: int = CHUNK_ROWS,
     allowed: NDArray[np.uint8] | None = None,
+    z: float | None = None,
+    parts: int = 1,
 ) -> Answer:
     """What the kernel finds: for each query rows, ascending, and the bits of their distances."""
-    counts, rows, distances = _scan.scan(
-        np.array(codes.starts, np.uint32),
-        np.array(codes.counts, np.uint32),
-        np.array([_records.address(b) + at for b, at in zip(codes.buffers, codes.offsets, strict=True)], np.uint64),
-        codes.width,
-        codes.head,
-        nibbles,
-        layout.starts,
-        np.concatenate([[0], np.cumsum(layout.bits)]).astype(np.int64),
-        np.array(layout.levels, np.int64),
-        tables.values,
-        tables.bias,
-        np.array([0 if bits is None else _records.address(bits) for bits in deleted or []], np.uint64),
-        segment_rows,
-        allowed,
-        k,
+    scan = _scan.Scan(
+        kernel_codes(codes, layout, deleted, segment_rows), tables.values, tables.bias, k, nibbles, z, allowed, parts
     )
+    for part in range(parts):
+        scan.run(part)
+    counts, rows, distances, sure = scan.finish()
+    assert z is not None or sure.all()
     assert [str(array.dtype) for array in (counts, rows, distances)] == ["int64", "uint32", "float32"]
     assert len(counts) == len(tables.bias)
     assert len(rows) == len(distances) == counts.sum()
     ends = np.cumsum(counts)
-    parts = [slice(end - count, end) for end, count in zip(ends.tolist(), counts.tolist(), strict=True)]
-    return [in_order(rows[part], distances[part]) for part in parts]
+    each = [slice(end - count, end) for end, count in zip(ends.tolist(), counts.tolist(), strict=True)]
+    return [in_order(rows[own], distances[own]) for own in each]
 
 
 def in_order(rows: Any, distances: NDArray[np.float32]) -> tuple[list[int], list[int]]:
@@ -271,6 +281,87 @@ def test_the_scan_equals_the_reference_on_every_instruction_set(case: dict[str, 
     limits = {name: case[name] for name in ("deleted", "segment_rows", "allowed")}
     for got in on_every_level(lambda: scan(case["stored"], **basic, **limits)):
         assert got == wanted
+    for parts in (2, 5):
+        assert scan(case["stored"], **basic, **limits, parts=parts) == wanted
+
+
+def progressive(codes: Stored, layout: Layout, tables: Tables, k: int, z: float, parts: int = 1) -> list[Any]:
+    """Rows, bits of distances, and whether they are sure, for each query."""
+    scan = _scan.Scan(kernel_codes(codes, layout), tables.values, tables.bias, k, True, z, None, parts)
+    for part in range(parts):
+        scan.run(part)
+    counts, rows, distances, sure = scan.finish()
+    ends = np.cumsum(counts)
+    return [
+        (*in_order(rows[end - count : end], distances[end - count : end]), bool(certain))
+        for end, count, certain in zip(ends.tolist(), counts.tolist(), sure.tolist(), strict=True)
+    ]
+
+
+@st.composite
+def head_cases(draw: st.DrawFn) -> dict[str, Any]:
+    """Codes like those of lsq, neighbours of the queries among them, in records of several sizes."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    width = draw(st.sampled_from((2, 3, 8, 15, 32, 33, 64)))
+    scalar = draw(st.sampled_from((0, 5)))
+    bits = (scalar,) * (scalar > 0) + (1,) * (8 * width - scalar - draw(st.integers(0, 7)))
+    layout = Layout(bits, tuple(1 << b for b in bits), scalars=int(scalar > 0), linear=True)
+    head = draw(st.integers(1, width - 1))
+    nq = draw(st.integers(1, 9))
+    tables = affine_tables(rng, layout, nq)
+    falling = np.linspace(3, 1, len(bits)) if draw(st.booleans()) else np.ones(len(bits))
+    tables.values[:] *= np.repeat(falling, layout.levels)
+    if draw(st.integers(0, 9)) == 0:
+        tables.values[draw(st.integers(0, nq - 1))] = 0  # nothing to tell rows apart by
+    # What a query would like best, and rows that differ from it in some bits.
+    wanted = np.array([np.argmin(tables.values[0, layout.starts[j] :][:2]) for j in range(len(bits))], np.uint16)
+    here, own, first = Stored(width, head), [], 0
+    for _ in range(draw(st.integers(1, 3))):
+        n = draw(st.sampled_from((1, 33, 64, 500, 1300)))
+        fields = np.stack([rng.integers(0, levels, n) for levels in layout.levels], axis=1).astype(np.uint16)
+        near = rng.random(n) < 0.02
+        fields[near] = np.where(rng.random((int(near.sum()), len(bits))) < 0.7, wanted, fields[near])
+        codes = layout.pack(fields)
+        here.add(first, codes, shift=draw(st.integers(0, 9)))
+        own.append(codes)
+        first += n
+    z = draw(st.sampled_from((-1.0, 0.5, 1.5, 2.5, 4.0)))
+    return {"stored": here, "codes": np.concatenate(own), "layout": layout, "tables": tables, "z": z}
+
+
+@many
+@given(head_cases(), st.sampled_from((1, 2, 10, 50)))
+def test_the_progressive_scan_equals_the_reference_on_every_instruction_set(case: dict[str, Any], k: int) -> None:
+    here, layout, tables, z = case["stored"], case["layout"], case["tables"], case["z"]
+    found = reference.progressive(case["codes"], layout, tables, k, here.head, z, here.counts)
+    wanted = [(*in_order(rows, distances), sure) for rows, distances, sure in found]
+    for got in on_every_level(lambda: progressive(here, layout, tables, k, z)):
+        assert [row if row[2] else False for row in got] == [row if row[2] else False for row in wanted]
+    for parts in (2, 5):  # neither does it depend on how the work is cut
+        assert progressive(here, layout, tables, k, z, parts) == progressive(here, layout, tables, k, z)
+    # Where it is sure, what it finds is what is there: never nearer, seldom farther.
+    whole = expected(case["codes"], layout, tables, k, True)
+    for (_, distances, sure), (_, nearest) in zip(wanted, whole, strict=True):
+        if sure:
+            near, far = np.array(nearest, np.uint32).view(np.float32), np.array(distances, np.uint32).view(np.float32)
+            assert (np.sort(far)[:k] >= np.sort(near)[:k]).all()
+
+
+def test_a_progressive_scan_is_sure_of_near_rows_and_not_of_rows_that_are_like_all_others(simd: str) -> None:
+    """Twenty rows have most bits of the first query; to the second one all rows are strangers."""
+    rng = np.random.default_rng(5)
+    layout = Layout.uniform(2, 256, linear=True)
+    tables = affine_tables(rng, layout, 2)
+    fields = rng.integers(0, 2, (6000, 256)).astype(np.uint16)
+    near = rng.permutation(6000)[:20]
+    wanted = (tables.values[0, 1::2] < 0).astype(np.uint16)
+    fields[near] = np.where(rng.random((20, 256)) < 0.8, wanted, fields[near])
+    here = stored(layout.pack(fields), 20)
+    first, second = progressive(here, layout, tables, 10, 2.6)
+    assert first[2]
+    assert not second[2]
+    assert first[:2] == expected(layout.pack(fields), layout, tables, 10, True)[0]
+    assert set(first[0]) <= set(near.tolist())
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 31, 32, 33, 64, 128, 255, 256, 257, 258, 259, 260])
@@ -389,16 +480,11 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
         "addresses": np.array([_records.address(np.zeros(99, np.uint8)) + 48], np.uint64),
         "width": 2,
         "head": 2,
-        "nibbles": True,
         "field_starts": layout.starts,
         "field_bits": np.arange(0, 17, 4),
         "field_levels": np.full(4, 16),
-        "values": np.zeros((1, 64), np.float32),
-        "biases": np.zeros(1, np.float32),
         "deleted": np.empty(0, np.uint64),
         "segment_rows": 64,
-        "allowed": None,
-        "k": 1,
     }
     wrong: dict[str, Any] = {
         "counts": np.zeros(2, np.uint32),
@@ -408,15 +494,25 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
         "field_starts": layout.starts[:3],
         "field_bits": np.arange(0, 13, 4),
         "field_levels": np.full(3, 16),
-        "biases": np.zeros(2, np.float32),
         "segment_rows": 0,
-        "k": 0,
     }
-    for name, value in wrong.items():
+    codes = _scan.Codes(**good)
+    for name, value in [*wrong.items(), ("head", 0)]:
         with pytest.raises(ValueError, match="scan: "):
-            _scan.scan(**{**good, name: value})
+            _scan.Codes(**{**good, name: value})
+    values, bias = np.zeros((1, 64), np.float32), np.zeros(1, np.float32)
+    for arguments in (
+        (values, np.zeros(2, np.float32), 1, True),
+        (values[:, :60].copy(), bias, 1, True),
+        (values, bias, 0, True),
+        (values, bias, 1, True, None, None, 0),
+        (values, bias, 1, True, 2.0),  # there is no head
+        (values, bias, 1, False, 2.0),
+    ):
+        with pytest.raises(ValueError, match="scan: "):
+            _scan.Scan(codes, *arguments)
     with pytest.raises(ValueError, match="scan: "):
-        _scan.scan(**{**good, "head": 0})
+        _scan.Scan(codes, values, bias, 1, True).run(1)
 
 
 # -- what the scan rests on ----------------------------------------------------------------------------

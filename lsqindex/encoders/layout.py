@@ -56,6 +56,8 @@ class Layout:
     linear: bool = False
     #: Fields come by falling weight: the head of a code alone ranks well (progressive scan).
     ordered: bool = False
+    head: int = 0
+    margins: tuple[float, ...] = ()
     #: The code is the vector itself, float32, little-endian (``flat``); no tables, exact distance.
     floats: bool = False
 

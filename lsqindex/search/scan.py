@@ -1,37 +1,37 @@
 """Distance estimation (section 3.1 of the paper): the nearest of all codes, by one look-up per field.
 
 The kernel (``cython_src/scan.h``) reads codes where they lie. Codes whose fields fit nibbles, or whose tables are
-affine in their bits (``layout.linear``), are scanned 32 rows at a time; others field after field.
+affine in their bits (``layout.linear``), are scanned 32 rows at a time; others field after field. Where the encoder
+says that the head of a code ranks nearly as well as all of it (``layout.head``), most rows are left after their head.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _scan
+from .._scan import Codes, Scan
 from ..encoders.layout import Layout, Tables
 
-#: Queries that share each load of codes; fewer are not worth a thread.
+__all__ = ["Codes", "Found", "Search", "by_nibbles", "margin", "nearest"]
+
+#: Queries that share each load of codes.
 _GROUP = 4
 
+#: So many queries are scanned at a time: their tables and candidates stay in the cache.
+_AT_ONCE = 256
 
-@dataclass(frozen=True)
-class Codes:
-    """Where codes lie: records of rows in blocks of 32 by column, and what may be found in them."""
+#: So many comparisons of a query with a row are worth a thread.
+_THREAD_WORK = 1 << 18
 
-    starts: NDArray[np.uint32]
-    counts: NDArray[np.uint32]
-    addresses: NDArray[np.uint64]
-    width: int
-    head: int
-    #: Addresses of the bits of deleted rows, by segments of ``segment_rows``; 0 where a segment has none.
-    deleted: NDArray[np.uint64]
-    segment_rows: int
+#: The head is read first where so many rows are, and where codes are not longer: their sums of 8 bits are too coarse.
+_HEAD_ROWS, _HEAD_BYTES = 1 << 15, 64
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,42 @@ class Found:
     rows: NDArray[np.uint32]
     distances: NDArray[np.float32]
 
-    @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        return np.cumsum(self.counts)
+    @classmethod
+    def join(cls, parts: list[Found]) -> Found:
+        """Those of some queries, of the next ones, and so on."""
+        if len(parts) == 1:
+            return parts[0]
+        names = ("counts", "rows", "distances")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
-    def of(self, query: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """Rows and distances of one query."""
-        end = int(self._ends[query])
-        here = slice(end - int(self.counts[query]), end)
-        return self.rows[here], self.distances[here]
+    def replaced(self, queries: NDArray[np.intp], other: Found) -> Found:
+        """These, and for some queries what ``other`` has."""
+        counts = self.counts.copy()
+        own = np.repeat(np.arange(len(counts)), counts)
+        counts[queries] = other.counts
+        kept = ~np.isin(own, queries)
+        order = np.argsort(np.concatenate([own[kept], np.repeat(queries, other.counts)]), kind="stable")
+        rows, distances = (
+            np.concatenate([mine[kept], new])[order]
+            for mine, new in ((self.rows, other.rows), (self.distances, other.distances))
+        )
+        return Found(counts, rows, distances)
 
 
+@dataclass(frozen=True)
+class Search:
+    """What to look for among codes, whatever the queries are."""
+
+    k: int
+    #: Look-ups by nibbles, or by fields.
+    nibbles: bool
+    #: The margin of the progressive scan, or None.
+    z: float | None = None
+    #: A bit for each row that may be found, or None for all.
+    allowed: NDArray[np.uint8] | None = None
+
+
+@lru_cache
 def by_nibbles(layout: Layout, *, asymmetric: bool) -> bool:
     """Whether a distance can be looked up nibble by nibble."""
     # A row scalar counts for nothing in a symmetric distance: its look-ups are zero, so affine.
@@ -60,36 +85,69 @@ def by_nibbles(layout: Layout, *, asymmetric: bool) -> bool:
     return (layout.linear and asymmetric) or not across.any()
 
 
-def nearest(codes: Codes, layout: Layout, tables: Tables, k: int, *, asymmetric: bool, threads: int = 1) -> Found:
-    """The k nearest of each query, ties included."""
-    nibbles = by_nibbles(layout, asymmetric=asymmetric)
-    values, bias = np.ascontiguousarray(tables.values, np.float32), np.ascontiguousarray(tables.bias, np.float32)
+def margin(layout: Layout, head: int, k: int, rows: int) -> float | None:
+    """How far below the mean the head of a row must be to be looked at further, in standard deviations.
 
-    def scan(part: slice) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]:
-        return _scan.scan(
-            codes.starts,
-            codes.counts,
-            codes.addresses,
-            codes.width,
-            codes.head,
-            nibbles,
-            layout.starts,
-            layout.bit_starts,
-            layout.level_counts,
-            values[part],
-            bias[part],
-            codes.deleted,
-            codes.segment_rows,
-            None,
-            k,
-        )
+    None where all of every row is to be read: ``head`` bytes stored apart are not the encoder's, there are too few
+    ``rows``, or too many of them are wanted.
+    """
+    if not layout.margins or head != layout.head or rows < _HEAD_ROWS or layout.code_size > _HEAD_BYTES:
+        return None
+    # The encoder knows it for shares of 1 %, 0.1 % and 0.01 % of the rows; in between it is nearly linear.
+    decades = -math.log10(k / rows) - 2
+    if decades < 0:
+        return None
+    below = min(int(decades), len(layout.margins) - 2)
+    near, far = layout.margins[below : below + 2]
+    return near + (far - near) * min(1.0, decades - below)
 
+
+def nearest(codes: Codes, tables: Tables, search: Search, *, threads: int = 1) -> Found:
+    """The k nearest of each query, ties included; the same whatever the number of threads."""
+    values, bias = tables.values, tables.bias
     nq = len(values)
-    workers = min(threads, nq // (2 * _GROUP))
+    workers = min(threads, codes.rows * nq // _THREAD_WORK)
+    if workers < 2 and nq <= _AT_ONCE:
+        return _scan(codes, values, bias, search, _one_by_one, 1)
+    split = workers > 1 and nq >= 2 * _GROUP * workers
+    step = min(_AT_ONCE, -(-nq // (workers * _GROUP)) * _GROUP) if split else _AT_ONCE
+    slices = [slice(first, first + step) for first in range(0, nq, step)]
     if workers < 2:
-        return Found(*scan(slice(0, nq)))
-    step = -(-nq // (workers * _GROUP)) * _GROUP
+        return Found.join([_scan(codes, values[at], bias[at], search, _one_by_one, 1) for at in slices])
     with ThreadPoolExecutor(workers) as pool:
-        parts = list(pool.map(scan, [slice(first, first + step) for first in range(0, nq, step)]))
-    counts, rows, distances = zip(*parts, strict=True)
-    return Found(np.concatenate(counts), np.concatenate(rows), np.concatenate(distances))
+        if split:
+            one = partial(_of_slice, codes, values, bias, search)
+            return Found.join(list(pool.map(one, slices)))
+
+        def together(run: Callable[[int], None], parts: int) -> None:
+            list(pool.map(run, range(parts)))
+
+        return Found.join([_scan(codes, values[at], bias[at], search, together, workers) for at in slices])
+
+
+def _of_slice(codes: Codes, values: NDArray[np.float32], bias: NDArray[np.float32], search: Search, at: slice) -> Found:
+    return _scan(codes, values[at], bias[at], search, _one_by_one, 1)
+
+
+def _one_by_one(run: Callable[[int], None], parts: int) -> None:
+    for part in range(parts):
+        run(part)
+
+
+def _scan(
+    codes: Codes,
+    values: NDArray[np.float32],
+    bias: NDArray[np.float32],
+    search: Search,
+    runner: Callable[[Callable[[int], None], int], None],
+    parts: int,
+) -> Found:
+    scan = Scan(codes, values, bias, search.k, search.nibbles, search.z, search.allowed, parts)
+    runner(scan.run, parts)
+    counts, rows, distances, sure = scan.finish()
+    found = Found(counts, rows, distances)
+    if search.z is None or sure.all():
+        return found
+    again = np.flatnonzero(sure == 0)
+    whole = Search(search.k, search.nibbles, None, search.allowed)
+    return found.replaced(again, _scan(codes, values[again], bias[again], whole, runner, parts))

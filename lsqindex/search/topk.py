@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _scan
+
 
 def nearest(distances: NDArray[np.floating[Any]], k: int, slack: float = 0.0) -> NDArray[np.intp]:
     """Places of all distances that may be among the k smallest: ties, and those within ``slack``, included.
@@ -21,9 +23,19 @@ def nearest(distances: NDArray[np.floating[Any]], k: int, slack: float = 0.0) ->
     return np.flatnonzero(distances <= np.nextafter(limit, np.float32(np.inf)))
 
 
-def ordered(distances: NDArray[np.float32], ids: Any, k: int) -> NDArray[np.intp]:
-    """Places of the k smallest, by distance and then by id (an array, or a list of strings)."""
-    if isinstance(ids, np.ndarray):
-        return np.lexsort((ids, distances))[:k]
-    places = sorted(range(len(ids)), key=lambda i: (distances[i], ids[i]))
-    return np.array(places[:k], np.intp)
+def order(
+    counts: NDArray[np.int64], distances: NDArray[np.float32], ids: Any, k: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(counts, places): of the found rows of each query the k nearest, by distance and then by id.
+
+    ``ids`` are an array, or a list of strings; ``counts`` tells how many of all are each query's.
+
+    >>> order(np.array([3, 1]), np.array([2, 1, 2, 5], np.float32), np.array([8, 9, 7, 0]), 2)
+    (array([2, 1]), array([1, 2, 3]))
+    """
+    if not isinstance(ids, np.ndarray):
+        # As numbers in the order of the strings.
+        ranks = np.empty(len(ids), np.int64)
+        ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+        ids = ranks
+    return _scan.order(counts, distances, ids, k)
