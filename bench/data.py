@@ -107,7 +107,7 @@ def _idx_images(file: str) -> Vectors:
 
 
 def _minilm_wordnet() -> Dataset:
-    vectors = _normalized(np.load(_path(_MINILM_FILE)).astype(np.float32))
+    vectors = normalized(np.load(_path(_MINILM_FILE)).astype(np.float32))
     base, rest = vectors[:-2000], vectors[-2000:]
     return Dataset("minilm-wordnet", "cosine", base, rest[_QUERY_ROWS], _sample(base))
 
@@ -118,7 +118,7 @@ def _cifar_10() -> Dataset:
     order = np.random.default_rng(SEED).permutation(len(records))
     learn, queries, base = (records[part, 1:].astype(np.float32) for part in np.split(order, [20_000, 20_500]))
     mean = learn.mean(axis=0, dtype=np.float64).astype(np.float32)
-    return Dataset("cifar-10", "l2", _normalized(base - mean), _normalized(queries - mean), _normalized(learn - mean))
+    return Dataset("cifar-10", "l2", normalized(base - mean), normalized(queries - mean), normalized(learn - mean))
 
 
 def _digits() -> Dataset:
@@ -133,7 +133,7 @@ def _sample(base: Vectors) -> Vectors:
     return base[np.sort(np.random.default_rng(SEED).choice(len(base), LEARN, replace=False))]
 
 
-def _normalized(vectors: Vectors) -> Vectors:
+def normalized(vectors: Vectors) -> Vectors:
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))[:, None]
     return (vectors / np.where(lengths > 0, lengths, 1).astype(np.float32)).astype(np.float32, copy=False)
 

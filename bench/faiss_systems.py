@@ -1,9 +1,10 @@
-"""What FAISS offers for the same bytes: PQ, OPQ and ITQ, by short names like ``OPQ32x8``."""
+"""What FAISS offers for the same bytes: PQ, OPQ and ITQ, by short names like ``OPQ32x8``, and a Hamming scan."""
 
 from __future__ import annotations
 
 import importlib
 import re
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -26,13 +27,16 @@ def version() -> str:
 
 
 class FaissIndex:
-    """``PQ32x8``, ``OPQ32x8`` (32 fields of 8 bits) or ``ITQ256`` for vectors of ``dim``."""
+    """``PQ32x8``, ``OPQ32x8`` (32 fields of 8 bits), ``PQ64x4fs`` (fast scan) or ``ITQ256`` for vectors of ``dim``."""
 
     def __init__(self, system: str, dim: int) -> None:
         self._dim = self._padded = dim
         self._index: Any
         if system.startswith("ITQ"):
             self._index = faiss.index_factory(dim, f"{system},LSH")
+            return
+        if system.endswith("fs"):
+            self._index = faiss.index_factory(dim, system)
             return
         fields, field_bits = (int(number) for number in re.findall(r"\d+", system))
         if system.startswith("PQ"):
@@ -71,6 +75,14 @@ class FaissIndex:
     def search(self, queries: Vectors, k: int) -> NDArray[np.int64]:
         return cast("NDArray[np.int64]", self._index.search(self._pad(queries), k)[1])
 
+    def save(self, path: Path) -> None:
+        """Write it to a file, trained and filled."""
+        faiss.write_index(self._index, str(path))
+
+    def load(self, path: Path) -> None:
+        """Become what was saved."""
+        self._index = faiss.read_index(str(path))
+
     def reconstruct(self, vectors: Vectors) -> Vectors:
         """``vectors`` encoded and decoded."""
         decoded = self._index.sa_decode(self._index.sa_encode(self._pad(vectors)))
@@ -80,3 +92,16 @@ class FaissIndex:
         if self._padded == self._dim:
             return vectors
         return np.pad(vectors, ((0, 0), (0, self._padded - self._dim)))
+
+
+class FaissHamming:
+    """All codes against all queries by Hamming distance, one after another."""
+
+    def __init__(self, codes: NDArray[np.uint8]) -> None:
+        self._index = faiss.IndexBinaryFlat(8 * codes.shape[1])
+        self._index.add(codes)
+
+    def search(self, codes: NDArray[np.uint8], k: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Rows and distances of the ``k`` nearest of each code."""
+        distances, rows = self._index.search(codes, k)
+        return rows, distances

@@ -49,6 +49,7 @@ class Sheet:
     #: The columns each section shows.
     columns: Mapping[str, tuple[str, ...]]
     _asked: list[Row] = field(default_factory=list)
+    _together: dict[Any, dict[Any, dict[str, Any]]] = field(default_factory=dict)
 
     def row(
         self,
@@ -71,6 +72,13 @@ class Sheet:
         shown = {name: row[name] for name in self.columns[section] if row[name] is not None}
         text = ", ".join(f"{name} {show(value)}" for name, value in shown.items() if name not in ("data", "system"))
         print(f"{section}  {data}  {system}: {text}  [{elapsed}]", flush=True)
+
+    def together(self, name: Any, measure: Callable[..., dict[Any, dict[str, Any]]], *arguments: Any) -> dict[str, Any]:
+        """The values of one row of several that ``measure(self, *arguments)`` measures by turns, once a run."""
+        key = (measure, arguments)
+        if key not in self._together:
+            self._together[key] = measure(self, *arguments)
+        return self._together[key][name]
 
     def finish(self, section: str) -> None:
         """Forget rows of the section that were not asked for: those of encoders whose defaults have changed."""
