@@ -5,13 +5,14 @@
 # make emulate    the kernel tests on arm64 (NEON), under qemu-user
 # make bench-encoders   the published comparison; data through LSQINDEX_DATA (docs/benchmarks.md)
 # make bench-storage    opening, adding, file size and memory of the index; half an hour
+# make bench-scan       queries a second beside FAISS, threads, growth, gigabytes a second; a quarter of an hour
 
 PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
 SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
 
-.PHONY: demo test test-long lint sanitize emulate bench-encoders bench-storage clean
+.PHONY: demo test test-long lint sanitize emulate bench-encoders bench-storage bench-scan clean
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -51,6 +52,10 @@ bench-encoders: $(VENV)/.installed
 
 bench-storage: $(VENV)/.installed
 	$(PY) -m bench storage
+
+bench-scan: $(VENV)/.installed
+	$(PY) -m pip install --quiet --editable '.[bench]'
+	$(PY) -m bench scan
 
 clean:
 	rm -rf build dist *.egg-info cython_src/*.c lsqindex/*.so $(VENV) $(VENV)-sanitize

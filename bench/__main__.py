@@ -14,6 +14,7 @@ from .errors import UserError
 BENCHMARKS = {
     "encoders": "recall, distortion, the paper's figures, speed and kernels of the encoders",
     "storage": "opening, adding, file size and memory of the persistent index",
+    "scan": "queries a second of the scan beside FAISS, threads, growth and gigabytes a second",
 }
 
 
@@ -26,7 +27,7 @@ def main() -> None:
         command.add_argument("--section", metavar="A,B", help="only these sections")
         command.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="where results go")
         command.add_argument("--fresh", action="store_true", help="measure again what an earlier run has measured")
-        if name == "storage":
+        if name in ("storage", "scan"):
             command.add_argument("--work", type=Path, help="keep filled indexes here (else: gone after the run)")
     arguments = parser.parse_args()
     # One thread each, for a fair comparison.

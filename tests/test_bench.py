@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +121,169 @@ def test_bars_of_the_storage_benchmark_can_be_met_and_missed(stored: Path, tmp_p
     judged = [line[4].strip() for line in bars if line[2].strip()]
     assert len(judged) > 20
     assert set(judged) == {"yes" if met else "no"}
+
+
+# -- scan -----------------------------------------------------------------------------------------
+
+
+def _scan(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench", "scan", "--quick", "--out", str(out), *options]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True)
+
+
+def _scan_record(out: Path) -> dict[str, Any]:
+    return dict(json.loads((out / "scan-quick.json").read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def scanned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of one quick run of the scan's benchmark, and the directory it worked in."""
+    out = tmp_path_factory.mktemp("scan")
+    done = _scan(out, "--work", str(out / "work"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_the_quick_scan_benchmark_measures_every_section(scanned: Path) -> None:
+    record = _scan_record(scanned)
+    rows = record["rows"]
+    assert {row["section"] for row in rows} == {"lsq", "hamming", "rerank", "threads", "growth", "memory", "call"}
+    assert "## Bars" in (scanned / "scan-quick.md").read_text(encoding="utf-8")
+    assert "random pairs" in record["machine"]["vectors"]
+    assert record["machine"]["BLAS threads"] == "1"
+    compared = [row for row in rows if row["section"] in ("lsq", "hamming", "rerank", "threads")]
+    assert {row["parameters"]["queries"] for row in compared} == {"single", "batch"}
+    assert all(0 < row["values"]["recall10@10"] <= 1 and row["values"]["queries/s"] > 0 for row in compared)
+
+
+def test_answers_in_the_scan_benchmark_are_right(scanned: Path) -> None:
+    found = {(row["section"], row["data"], row["system"]): row["values"] for row in _scan_record(scanned)["rows"]}
+    # All but a few of the true nearest are among the best 100 of 1,597.
+    assert found["rerank", "digits", "lsq, rerank"]["recall10@10"] > 0.98
+    assert found["rerank", "digits", "lsq"]["recall10@10"] == found["lsq", "digits", "lsq, whole scan"]["recall10@10"]
+    if importlib.util.find_spec("faiss"):
+        for data in ("digits", "digits, mixed"):
+            assert found["hamming", data, "itq, Hamming"]["unequal"] == 0
+            assert found["lsq", data, "faiss PQ16x4fs"]["recall10@10"] > 0.5
+
+
+def test_the_scan_benchmark_keeps_what_it_has_measured_and_what_it_has_filled(scanned: Path) -> None:
+    before = _scan_record(scanned)
+    filled = {path: path.stat().st_mtime_ns for path in (scanned / "work").rglob("*.lsq")}
+    assert {path.name for path in filled} >= {"digits-lsq-codes-1597.lsq", "digits-mixed-lsq-codes-4000.lsq"}
+    kept = _scan(scanned, "--work", str(scanned / "work"), "--section", "call")
+    assert "kept from an earlier run" in kept.stdout
+    assert _scan_record(scanned) == before
+    fresh = _scan(scanned, "--work", str(scanned / "work"), "--section", "call", "--fresh")
+    assert fresh.returncode == 0, fresh.stderr
+    assert "kept from an earlier run" not in fresh.stdout and "filling" not in fresh.stdout
+    assert {path: path.stat().st_mtime_ns for path in (scanned / "work").rglob("*.lsq")} == filled
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_bars_of_the_scan_benchmark_can_be_met_and_missed(scanned: Path, tmp_path: Path, met: bool) -> None:
+    record = _scan_record(scanned)
+    more, less = (1.01, 0.99) if met else (0.99, 1.01)
+    rivals = {"recall10@10": 0.6}
+    systems: dict[tuple[str, str], dict[str, float]] = {
+        ("lsq", "faiss PQ16x4fs"): rivals,
+        ("lsq", "lsq, whole scan"): {"ratio": more, "recall10@10": 0.606 if met else 0.599},
+        ("lsq", "lsq, progressive scan"): {"ratio": 2 * more, "recall10@10": 0.602 if met else 0.593},
+        ("hamming", "itq, Hamming"): {"ratio": more, "unequal": 0 if met else 1},
+    }
+    rows = [row for row in record["rows"] if row["section"] not in ("lsq", "hamming")]
+    for row in rows:
+        row["values"].update(
+            {
+                "rerank": {"recall10@10": 0.97 * more, "ratio": 0.6 * more},
+                "threads": {"ratio": 1.8 * more},
+                "growth": {"ratio": less},
+                "memory": {"ratio": 0.8 * more},
+                "call": {"beside the kernel, µs": 50 * less},
+            }[row["section"]]
+        )
+    record["rows"] = rows + [
+        {"section": section, "data": data, "system": system, "parameters": {"queries": mode}, "values": values}
+        for data in ("digits", "digits, mixed")
+        for mode in ("single", "batch")
+        for (section, system), values in systems.items()
+    ]
+    (tmp_path / "scan-quick.json").write_text(json.dumps(record), encoding="utf-8")
+    done = _scan(tmp_path, "--section", "call")
+    assert done.returncode == 0, done.stdout + done.stderr
+    bars = [line.split("|") for line in done.stdout.rpartition("## Bars")[2].splitlines() if "|" in line][2:]
+    judged = [line[4].strip() for line in bars if line[2].strip()]
+    assert len(judged) == 37
+    assert set(judged) == {"yes" if met else "no"}
+
+
+@pytest.mark.parametrize("compiler", ["cc", "no-such-compiler"])
+def test_the_plain_read_adds_up_every_word_of_the_codes(tmp_path: Path, compiler: str) -> None:
+    program = """
+import sys
+from pathlib import Path
+
+import numpy as np
+from bench.scan import inside, plain_read
+from lsqindex import Index
+
+index = Index(dim=24, encoder="itq", bits=24)
+index.train(np.random.default_rng(0).standard_normal((2000, 24)))
+index.add(np.random.default_rng(1).standard_normal((9001, 24)))
+with inside.stored_codes(index) as codes:
+    who, read = plain_read.reader(codes, Path(sys.argv[1]))
+    blocks = -(-codes.counts.astype(int) // 32)
+    words = [plain_read._words(int(a), 32 * 3 // 8 * int(n)) for a, n in zip(codes.addresses, blocks)]
+    assert len(words) > 2 and sum(map(len, words)) >= 9001 * 3 / 8
+    total = sum(int(word) for part in words for word in part) % 2**64
+    assert read() == total and total > 0, (who, read(), total)
+print(who)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    environment = {**os.environ, "CC": compiler}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ("C" if shutil.which(compiler) and os.name == "posix" else "NumPy")
+
+
+def test_systems_take_turns_and_the_first_round_does_not_count() -> None:
+    program = """
+import time
+from bench.scan.turns import by_turns
+
+seen = []
+
+def turn(name, seconds):
+    def take(number):
+        seen.append((number, name))
+        time.sleep(1.0 if number < 0 else seconds)
+    return take
+
+times = by_turns({"a": turn("a", 0.0), "b": turn("b", 0.05)}, 3)
+assert [name for _, name in seen] in (list("abbaabba"), list("baabbaab")), seen
+assert [number for number, _ in seen] == [-1, -1, 0, 0, 1, 1, 2, 2]
+assert [len(times[name]) for name in "ab"] == [3, 3]
+assert min(times["b"]) >= 0.05
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_mixed_vectors_are_the_same_whenever_they_are_made() -> None:
+    program = """
+import numpy as np
+from bench.scan.stored import Collection
+
+few, many = (np.concatenate(list(Collection("digits", 25_000).blocks(rows))) for rows in (12_345, 25_000))
+assert few.shape == (12_345, 64) and many.shape == (25_000, 64)
+assert np.array_equal(few, many[:12_345])
+assert np.allclose(np.linalg.norm(many, axis=1), 1, atol=1e-6)
+assert len(np.unique(many, axis=0)) == 25_000
+learn = Collection("digits", 25_000).learn
+assert len(learn) == 25_000 and not (learn[:, None, :4] == many[:100, :4]).all(axis=2).any()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_unknown_section_is_told() -> None:

@@ -1,0 +1,146 @@
+"""Sections threads, growth, memory and call: what a query costs, and what of it is not the scan."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from .. import verdicts
+from . import bars, inside, systems, turns
+from .plain_read import reader
+from .plan import K, Run
+from .stored import LSQ
+from .systems import MODES, Mode, System
+
+# -- threads: several against one -------------------------------------------------------------------
+
+
+def threads(run: Run) -> None:
+    collection = run.plan.large
+    for mode in MODES:
+        for count in (1, run.plan.threads):
+            parameters = {"vectors": collection.size, "queries": mode, "threads": count}
+            run.row("threads", collection.name, "lsq", parameters, run.together, str(count), _threads, mode)
+    print(verdicts.bar_table(bars.threads(run.rows, run.plan)))
+
+
+def _threads(run: Run, mode: Mode) -> dict[str, dict[str, Any]]:
+    collection = run.plan.large
+    with run.shelf.index(collection, LSQ) as index:
+        compared = [systems.lsqindex(str(count), index, threads=count) for count in (1, run.plan.threads)]
+        return systems.compare(run.plan, compared, mode, collection.queries, run.shelf.truth(collection), "1")
+
+
+# -- growth: time per query against the number of vectors -------------------------------------------
+
+
+def growth(run: Run) -> None:
+    for mode in MODES:
+        for rows in run.plan.growth:
+            parameters = {"vectors": rows, "queries": mode}
+            run.row("growth", run.plan.large.name, "lsq", parameters, run.together, rows, _growth, mode)
+    print(verdicts.bar_table(bars.growth(run.rows, run.plan)))
+
+
+def _growth(run: Run, mode: Mode) -> dict[int, dict[str, Any]]:
+    plan, collection = run.plan, run.plan.large
+    queries, sizes = collection.queries, run.plan.growth
+    with ExitStack() as stack:
+        compared: dict[int, System] = {}
+        for rows in sizes:
+            index = stack.enter_context(run.shelf.index(collection, LSQ, rows))
+            compared[rows] = systems.lsqindex("lsq", index)
+        by_size = {rows: systems.turn(plan, system, mode, queries) for rows, system in compared.items()}
+        times = turns.by_turns(by_size, plan.rounds)
+    found: dict[int, dict[str, Any]] = {}
+    for before, rows in zip((None, *sizes), sizes, strict=False):
+        found[rows] = systems.speed(times[rows], systems.queries_of_turn(plan, mode, queries))
+        found[rows]["ns a vector"] = 1000 * found[rows]["µs"] / rows
+        if before is not None:
+            found[rows].update(turns.ratios(times[rows], times[sizes[0]], scale=sizes[0] / rows))
+            found[rows]["step"] = turns.ratios(times[rows], times[before], scale=before / rows)["ratio"]
+    return found
+
+
+# -- memory: gigabytes of codes a second ------------------------------------------------------------
+
+
+def memory(run: Run) -> None:
+    collection = run.plan.large
+    for name in (bars.PLAIN_READ, bars.SEARCH, bars.KERNEL):
+        parameters = {"vectors": collection.size}
+        run.row("memory", collection.name, name, parameters, run.together, name, _memory)
+    print(verdicts.bar_table(bars.memory(run.rows)))
+
+
+def _memory(run: Run) -> dict[str, dict[str, Any]]:
+    plan, collection = run.plan, run.plan.large
+    queries = list(collection.queries)
+    with run.shelf.index(collection, LSQ) as index, inside.stored_codes(index) as codes:
+        who, read = reader(codes, run.shelf.made_here)
+        search = systems.lsqindex(bars.SEARCH, index, **inside.options(progressive=False)).search
+        scan = inside.kernel(index, codes, K)
+        tables = [inside.tables_of(index)(query) for query in queries]
+
+        by_name = {
+            bars.PLAIN_READ: _calls(lambda _: read(), queries, plan.reads),
+            bars.SEARCH: _calls(search, queries, plan.reads),
+            bars.KERNEL: _calls(scan, tables, plan.reads),
+        }
+        times = turns.by_turns(by_name, plan.rounds)
+        size = collection.size * codes.width
+    return {
+        name: {
+            "MB": size / 1e6,
+            "GB/s": size * plan.reads / statistics.median(found) / 1e9,
+            "spread": turns.spread(found),
+            **(turns.ratios(times[bars.PLAIN_READ], found) if name != bars.PLAIN_READ else {"read by": who}),
+        }
+        for name, found in times.items()
+    }
+
+
+# -- call: what one search costs beside its kernel, on few vectors ----------------------------------
+
+
+def call(run: Run) -> None:
+    rows = run.plan.growth[0]
+    for name in (bars.SEARCH, bars.KERNEL, bars.TABLES):
+        run.row("call", run.plan.large.name, name, {"vectors": rows}, run.together, name, _call)
+    print(verdicts.bar_table(bars.call(run.rows)))
+
+
+def _call(run: Run) -> dict[str, dict[str, Any]]:
+    plan, collection = run.plan, run.plan.large
+    queries = list(collection.queries)
+    with run.shelf.index(collection, LSQ, plan.growth[0]) as index, inside.stored_codes(index) as codes:
+        make_tables, scan = inside.tables_of(index), inside.kernel(index, codes, K)
+        search = systems.lsqindex(bars.SEARCH, index, **inside.options(progressive=False)).search
+        tables = [make_tables(query) for query in queries]
+
+        by_name = {
+            bars.SEARCH: _calls(search, queries, plan.calls),
+            bars.KERNEL: _calls(scan, tables, plan.calls),
+            bars.TABLES: _calls(make_tables, queries, plan.calls),
+        }
+        times = turns.by_turns(by_name, plan.rounds)
+    found: dict[str, dict[str, Any]] = {
+        name: {"µs": 1e6 * statistics.median(seconds) / plan.calls, "spread": turns.spread(seconds)}
+        for name, seconds in times.items()
+    }
+    beside = [1e6 * (a - b) / plan.calls for a, b in zip(times[bars.SEARCH], times[bars.KERNEL], strict=True)]
+    low, middle, high = turns.quartiles(beside)
+    found[bars.SEARCH].update({"beside the kernel, µs": middle, "low": low, "high": high})
+    return found
+
+
+def _calls(function: Callable[[Any], Any], arguments: list[Any], count: int) -> turns.Turn:
+    """So many calls, with other arguments in every round."""
+
+    def turn(number: int) -> None:
+        for i in range(number * count, (number + 1) * count):
+            function(arguments[i % len(arguments)])
+
+    return turn

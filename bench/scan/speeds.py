@@ -1,0 +1,100 @@
+"""Sections lsq, hamming and rerank: queries a second and recall, beside FAISS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import faiss_systems, verdicts
+from ..faiss_systems import FaissHamming
+from . import bars, inside, systems
+from .plan import Run
+from .stored import HAMMING, KEPT, LSQ, Collection
+from .systems import MODES, Mode, System
+
+# -- lsq: the whole scan and the progressive one against FAISS's fast scan --------------------------
+
+
+def lsq(run: Run) -> None:
+    rival = f"faiss {run.plan.faiss}"
+    names = [bars.WHOLE, *([bars.PROGRESSIVE] if inside.PROGRESSIVE else [])]
+    if not inside.PROGRESSIVE:
+        print("lsq  this version has no progressive scan: its rows are left out")
+    for collection in (run.plan.real, run.plan.large):
+        for mode in MODES:
+            for name in [*names, *([rival] if faiss_systems.AVAILABLE else [])]:
+                run.row("lsq", collection.name, name, _of(collection, mode), run.together, name, _lsq, collection, mode)
+    print(verdicts.bar_table(bars.lsq(run.rows, run.plan)))
+
+
+def _lsq(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, Any]]:
+    plan, shelf = run.plan, run.shelf
+    rival = f"faiss {plan.faiss}"
+    with shelf.index(collection, LSQ) as index:
+        compared = [systems.lsqindex(bars.WHOLE, index, **inside.options(progressive=False))]
+        if inside.PROGRESSIVE:
+            compared.append(systems.lsqindex(bars.PROGRESSIVE, index))
+        if faiss_systems.AVAILABLE:
+            compared.append(systems.faiss(rival, shelf.faiss(collection, plan.faiss).search))
+        return systems.compare(plan, compared, mode, collection.queries, shelf.truth(collection), rival)
+
+
+# -- hamming: binary codes, the same ones in FAISS --------------------------------------------------
+
+
+def hamming(run: Run) -> None:
+    names = (bars.HAMMING, *((bars.FLAT, bars.FLAT_CODING) if faiss_systems.AVAILABLE else ()))
+    for collection in (run.plan.real, run.plan.large):
+        for mode in MODES:
+            for name in names:
+                parameters = _of(collection, mode)
+                run.row("hamming", collection.name, name, parameters, run.together, name, _hamming, collection, mode)
+    print(verdicts.bar_table(bars.hamming(run.rows, run.plan)))
+
+
+def _hamming(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, Any]]:
+    shelf, queries = run.shelf, collection.queries
+    encoder = shelf.encoder(collection, HAMMING)
+    with shelf.index(collection, HAMMING) as index:
+        compared = [systems.lsqindex(bars.HAMMING, index, distance="symmetric")]
+        if faiss_systems.AVAILABLE:
+            flat = FaissHamming(shelf.codes(collection, HAMMING))
+            compared.append(systems.faiss(bars.FLAT, flat.search, encoder.encode(queries)))
+            compared.append(systems.faiss(bars.FLAT_CODING, lambda rows, k: flat.search(encoder.encode(rows), k)))
+        found = systems.compare(run.plan, compared, mode, queries, shelf.truth(collection), bars.FLAT)
+        if faiss_systems.AVAILABLE:
+            found[bars.HAMMING]["unequal"] = _unequal(compared[0], compared[1], mode, queries)
+    return found
+
+
+def _unequal(ours: System, theirs: System, mode: Mode, queries: Any) -> int:
+    """Queries whose distances differ; of rows equally far either may be returned."""
+    distances = [systems.answers(system, mode, queries)[1].astype(np.float64) for system in (ours, theirs)]
+    return int((np.sort(distances[0], axis=1) != np.sort(distances[1], axis=1)).any(axis=1).sum())
+
+
+# -- rerank: the best again by their kept vectors ---------------------------------------------------
+
+
+def rerank(run: Run) -> None:
+    collection = run.plan.real
+    for mode in MODES:
+        for name in (bars.NOT_AGAIN, bars.AGAIN):
+            parameters = {**_of(collection, mode), "rerank": run.plan.rerank if name == bars.AGAIN else 0}
+            run.row("rerank", collection.name, name, parameters, run.together, name, _rerank, collection, mode)
+    print(verdicts.bar_table(bars.rerank(run.rows)))
+
+
+def _rerank(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, Any]]:
+    with run.shelf.index(collection, KEPT) as index:
+        compared = [
+            systems.lsqindex(bars.NOT_AGAIN, index),
+            systems.lsqindex(bars.AGAIN, index, rerank=run.plan.rerank),
+        ]
+        truth = run.shelf.truth(collection)
+        return systems.compare(run.plan, compared, mode, collection.queries, truth, bars.NOT_AGAIN)
+
+
+def _of(collection: Collection, mode: Mode) -> dict[str, Any]:
+    return {"vectors": collection.size, "queries": mode}
