@@ -5,7 +5,7 @@
 # make emulate    the kernel tests on arm64 (NEON), under qemu-user
 # make bench-encoders   the published comparison; data through LSQINDEX_DATA (docs/benchmarks.md)
 # make bench-storage    opening, adding, file size and memory of the index; half an hour
-# make bench-scan       queries a second beside FAISS, threads, growth, gigabytes a second; a quarter of an hour
+# make bench-scan       queries a second beside FAISS, threads, growth, gigabytes a second; ten minutes
 
 PYTHON ?= python3
 VENV ?= .venv

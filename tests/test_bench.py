@@ -213,7 +213,7 @@ def test_bars_of_the_scan_benchmark_can_be_met_and_missed(scanned: Path, tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
     bars = [line.split("|") for line in done.stdout.rpartition("## Bars")[2].splitlines() if "|" in line][2:]
     judged = [line[4].strip() for line in bars if line[2].strip()]
-    assert len(judged) == 37
+    assert len(judged) == 38
     assert set(judged) == {"yes" if met else "no"}
 
 
@@ -260,6 +260,7 @@ def turn(name, seconds):
     return take
 
 times = by_turns({"a": turn("a", 0.0), "b": turn("b", 0.05)}, 3)
+assert by_turns({"own": lambda number: 7.5 + number}, 2) == {"own": [7.5, 8.5]}
 assert [name for _, name in seen] in (list("abbaabba"), list("baabbaab")), seen
 assert [number for number, _ in seen] == [-1, -1, 0, 0, 1, 1, 2, 2]
 assert [len(times[name]) for name in "ab"] == [3, 3]

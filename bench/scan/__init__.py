@@ -72,9 +72,10 @@ SECTIONS = {
     ),
     "memory": Section(
         costs.memory,
-        ("data", "vectors", "system", "read by", "MB", "GB/s", "spread", *_RATIO),
+        ("data", "vectors", "caches", "system", "read by", "MB", "GB/s", "spread", *_RATIO),
         "One query at a time, all bytes of all codes (the progressive scan off). The plain read adds up the same bytes "
-        "in the same mapped pages, 64 bits at a time. ratio: to the plain read.",
+        "in the same mapped pages, 64 bits at a time. ratio: to the plain read. caches: warm, call after call on the "
+        "same codes, which may stay in a large cache; flushed, by reading 256 MB of something else before every call.",
     ),
     "call": Section(
         costs.call,
@@ -116,8 +117,9 @@ def _facts(plan: Plan) -> dict[str, str]:
         **machine_facts(),
         "vectors": f"{plan.data}, normalized; mixed: {plan.mixed:,} made from it, random pairs with random weights, "
         f"normalized, seed {SEED}; queries are the data set's own",
-        "rounds": f"{plan.rounds}, a turn of each system in each; medians; spread: the middle half of the rounds over "
-        "their median; ratio, low, high: median and quartiles of the rounds' ratios; of medians: ratio of median times",
+        "rounds": f"{plan.rounds} of batches, {plan.single_rounds} of single queries, a turn of each system in each; "
+        "medians; spread: the middle half of the rounds over their median; ratio, low, high: median and quartiles of "
+        "the rounds' ratios; of medians: ratio of median times",
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from ..report import Row, Rows
 from ..verdicts import Verdict
@@ -14,6 +15,8 @@ WHOLE, PROGRESSIVE = "lsq, whole scan", "lsq, progressive scan"
 HAMMING, FLAT, FLAT_CODING = "itq, Hamming", "faiss BinaryFlat", "faiss BinaryFlat, coding the query"
 NOT_AGAIN, AGAIN = "lsq", "lsq, rerank"
 PLAIN_READ, SEARCH, KERNEL, TABLES = "plain read", "search", "the kernel alone", "the tables alone"
+#: Where the codes are when they are read: where the call before has left them, or in memory alone.
+CACHES = WARM, FLUSHED = "warm", "flushed"
 
 _MODES = ("single", "batch")
 
@@ -85,9 +88,9 @@ def growth(rows: Rows, plan: Plan) -> Iterator[Verdict]:
 
 def memory(rows: Rows) -> Iterator[Verdict]:
     """Bytes of codes a second against those of a plain read; the kernel alone has no bar."""
-    for name in (SEARCH, KERNEL):
-        row = next(iter(rows.of("memory", system=name)), None)
-        what = f"single query, whole scan, GB/s of codes / plain read: {name}"
+    for caches, name in product(CACHES, (SEARCH, KERNEL)):
+        row = next(iter(rows.of("memory", system=name, caches=caches)), None)
+        what = f"single query, whole scan, GB/s of codes / plain read, caches {caches}: {name}"
         measured = _value(row, "ratio")
         yield _at_least(what, 0.8, measured) if name == SEARCH else Verdict(what, "", measured, None)
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .. import verdicts
+from ..runner import timed
 from . import bars, inside, systems, turns
 from .plain_read import reader
 from .plan import K, Run
 from .stored import LSQ
 from .systems import MODES, Mode, System
+
+#: Several times what a processor's caches hold.
+_FLUSH_BYTES = 256 << 20
 
 # -- threads: several against one -------------------------------------------------------------------
 
@@ -53,7 +61,7 @@ def _growth(run: Run, mode: Mode) -> dict[int, dict[str, Any]]:
             index = stack.enter_context(run.shelf.index(collection, LSQ, rows))
             compared[rows] = systems.lsqindex("lsq", index)
         by_size = {rows: systems.turn(plan, system, mode, queries) for rows, system in compared.items()}
-        times = turns.by_turns(by_size, plan.rounds)
+        times = turns.by_turns(by_size, systems.rounds(plan, mode))
     found: dict[int, dict[str, Any]] = {}
     for before, rows in zip((None, *sizes), sizes, strict=False):
         found[rows] = systems.speed(times[rows], systems.queries_of_turn(plan, mode, queries))
@@ -69,32 +77,34 @@ def _growth(run: Run, mode: Mode) -> dict[int, dict[str, Any]]:
 
 def memory(run: Run) -> None:
     collection = run.plan.large
-    for name in (bars.PLAIN_READ, bars.SEARCH, bars.KERNEL):
-        parameters = {"vectors": collection.size}
-        run.row("memory", collection.name, name, parameters, run.together, name, _memory)
+    for caches in bars.CACHES:
+        for name in (bars.PLAIN_READ, bars.SEARCH, bars.KERNEL):
+            parameters = {"vectors": collection.size, "caches": caches}
+            run.row("memory", collection.name, name, parameters, run.together, name, _memory, caches)
     print(verdicts.bar_table(bars.memory(run.rows)))
 
 
-def _memory(run: Run) -> dict[str, dict[str, Any]]:
+def _memory(run: Run, caches: str) -> dict[str, dict[str, Any]]:
     plan, collection = run.plan, run.plan.large
     queries = list(collection.queries)
+    count = plan.reads if caches == bars.WARM else max(1, plan.reads // 4)
     with run.shelf.index(collection, LSQ) as index, inside.stored_codes(index) as codes:
         who, read = reader(codes, run.shelf.made_here)
         search = systems.lsqindex(bars.SEARCH, index, **inside.options(progressive=False)).search
         scan = inside.kernel(index, codes, K)
         tables = [inside.tables_of(index)(query) for query in queries]
-
+        take = _calls if caches == bars.WARM else _calls_from_memory
         by_name = {
-            bars.PLAIN_READ: _calls(lambda _: read(), queries, plan.reads),
-            bars.SEARCH: _calls(search, queries, plan.reads),
-            bars.KERNEL: _calls(scan, tables, plan.reads),
+            bars.PLAIN_READ: take(lambda _: read(), queries, count),
+            bars.SEARCH: take(search, queries, count),
+            bars.KERNEL: take(scan, tables, count),
         }
-        times = turns.by_turns(by_name, plan.rounds)
+        times = turns.by_turns(by_name, plan.single_rounds)
         size = collection.size * codes.width
     return {
         name: {
             "MB": size / 1e6,
-            "GB/s": size * plan.reads / statistics.median(found) / 1e9,
+            "GB/s": size * count / statistics.median(found) / 1e9,
             "spread": turns.spread(found),
             **(turns.ratios(times[bars.PLAIN_READ], found) if name != bars.PLAIN_READ else {"read by": who}),
         }
@@ -125,7 +135,7 @@ def _call(run: Run) -> dict[str, dict[str, Any]]:
             bars.KERNEL: _calls(scan, tables, plan.calls),
             bars.TABLES: _calls(make_tables, queries, plan.calls),
         }
-        times = turns.by_turns(by_name, plan.rounds)
+        times = turns.by_turns(by_name, plan.single_rounds)
     found: dict[str, dict[str, Any]] = {
         name: {"µs": 1e6 * statistics.median(seconds) / plan.calls, "spread": turns.spread(seconds)}
         for name, seconds in times.items()
@@ -136,11 +146,30 @@ def _call(run: Run) -> dict[str, dict[str, Any]]:
     return found
 
 
+@cache
+def _others() -> NDArray[np.int64]:
+    return np.ones(_FLUSH_BYTES // 8, np.int64)
+
+
 def _calls(function: Callable[[Any], Any], arguments: list[Any], count: int) -> turns.Turn:
     """So many calls, with other arguments in every round."""
 
     def turn(number: int) -> None:
         for i in range(number * count, (number + 1) * count):
             function(arguments[i % len(arguments)])
+
+    return turn
+
+
+def _calls_from_memory(function: Callable[[Any], Any], arguments: list[Any], count: int) -> turns.Turn:
+    """As :func:`_calls`; before each, so much else is read that no cache has kept the codes. Its own seconds."""
+    others = _others()
+
+    def turn(number: int) -> float:
+        total = 0.0
+        for i in range(number * count, (number + 1) * count):
+            others.sum()
+            total += timed(function, arguments[i % len(arguments)])[1]
+        return total
 
     return turn

@@ -26,10 +26,11 @@ class Plan:
     bits: int
     #: FAISS's scan of as many bytes a row.
     faiss: str
-    #: Rounds of every comparison; single queries of a turn.
+    #: Rounds of batches; of single queries, whose turns are short: others on the machine spoil some, not all.
     rounds: int
+    single_rounds: int
+    #: Single queries of a turn; on the smallest index; and those that are compared with plain reads.
     singles: int
-    #: Calls of a turn on the smallest index, which are short; reads of all codes of a turn.
     calls: int
     reads: int
     #: Threads against one.
@@ -57,9 +58,10 @@ FULL = Plan(
     bits=256,
     faiss="PQ64x4fs",
     rounds=11,
-    singles=200,
-    calls=1000,
-    reads=50,
+    single_rounds=45,
+    singles=50,
+    calls=100,
+    reads=20,
 )
 QUICK = Plan(
     name="scan-quick",
@@ -70,6 +72,7 @@ QUICK = Plan(
     bits=64,
     faiss="PQ16x4fs",
     rounds=3,
+    single_rounds=5,
     singles=20,
     calls=20,
     reads=5,

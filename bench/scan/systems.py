@@ -56,7 +56,7 @@ def compare(
 ) -> dict[str, dict[str, Any]]:
     """Queries a second of each system and its recall; ratios are those of queries a second to ``rival``'s."""
     recalls = {system.name: recall10_at_10(answers(system, mode, queries)[0], truth) for system in systems}
-    times = turns.by_turns({system.name: turn(plan, system, mode, queries) for system in systems}, plan.rounds)
+    times = turns.by_turns({system.name: turn(plan, system, mode, queries) for system in systems}, rounds(plan, mode))
     return {
         name: {
             "recall10@10": recalls[name],
@@ -79,6 +79,11 @@ def turn(plan: Plan, system: System, mode: Mode, queries: Vectors) -> turns.Turn
             search(rows[i % len(rows)])
 
     return one_by_one
+
+
+def rounds(plan: Plan, mode: Mode) -> int:
+    """How many rounds are measured."""
+    return plan.rounds if mode == "batch" else plan.single_rounds
 
 
 def queries_of_turn(plan: Plan, mode: Mode, queries: Vectors) -> int:
