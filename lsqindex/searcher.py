@@ -45,17 +45,12 @@ class Request:
 
 def search(store: Store, coder: Coder, request: Request) -> Matches:
     """The k nearest of each query, shape (nq, k)."""
-    out = _empty(len(request.queries), request.k, store.options.ids)
-    if not len(request.queries) or not store.state.count:
-        return out
     rows = None if request.ids is None else _rows_of(store, request.ids)
-    if rows is not None and not len(rows):
-        return out
+    if not len(request.queries) or not (store.state.count if rows is None else len(rows)):
+        return _padded(np.zeros(len(request.queries), np.int64), np.empty(0, np.float32), _no_ids(store), request.k)
     if coder.layout.floats:
-        _search_vectors(store, coder, request, store.living() if rows is None else rows, out)
-    else:
-        _search_codes(store, coder, request, rows, out)
-    return out
+        return _search_vectors(store, coder, request, store.living() if rows is None else rows)
+    return _search_codes(store, coder, request, rows)
 
 
 def _rows_of(store: Store, ids: Any) -> RowNumbers:
@@ -63,7 +58,7 @@ def _rows_of(store: Store, ids: Any) -> RowNumbers:
     return np.array(sorted(set(found[found >= 0].tolist())), np.uint32)
 
 
-def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, out: Matches) -> None:
+def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers | None) -> Matches:
     wide = min(max(request.k, request.rerank), store.state.count)
     tables = coder.encoder.tables(request.queries, coder.metric, request.distance)
     found = _nearest(store, coder, request, tables, rows, wide)
@@ -74,7 +69,7 @@ def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers
         distances = _again(store, coder, request.queries, counts, found.rows[places])
         counts, places = topk.order(counts, distances, ids, request.k)
         distances, ids = distances[places], _take(ids, places)
-    _write(out, counts, distances, ids)
+    return _padded(counts, distances, ids, request.k)
 
 
 def _nearest(
@@ -158,12 +153,11 @@ def _again(
     return out
 
 
-def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers, out: Matches) -> None:
+def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers) -> Matches:
     """Exactly, among vectors that are stored as they are."""
-    if not len(rows):
-        return
     vectors = coder.decode(store.codes().gather(rows))
     group = max(1, _GROUP_BYTES // (8 * len(rows)))
+    parts = []
     for first in range(0, len(request.queries), group):
         queries = request.queries[first : first + group]
         bounds, slack = exact.lower_bounds(queries, vectors, coder.metric)
@@ -171,21 +165,28 @@ def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbe
         found = [exact.distances(query, vectors[own], coder.metric) for query, own in zip(queries, near, strict=True)]
         distances, ids = np.concatenate(found), store.ids_of(rows[np.concatenate(near)])
         counts, places = topk.order(np.array([len(own) for own in near]), distances, ids, request.k)
-        here = slice(first, first + len(queries))
-        _write(Matches(out.ids[here], out.distances[here]), counts, distances[places], _take(ids, places))
+        parts.append(_padded(counts, distances[places], _take(ids, places), request.k))
+    return Matches(np.concatenate([part.ids for part in parts]), np.concatenate([part.distances for part in parts]))
 
 
 def _take(ids: Any, places: NDArray[np.int64]) -> Any:
     return ids[places] if isinstance(ids, np.ndarray) else [ids[i] for i in places.tolist()]
 
 
-def _write(out: Matches, counts: NDArray[np.int64], distances: NDArray[np.float32], ids: Any) -> None:
-    """What was found for each query, nearest first, into the first places of its row."""
-    there = np.arange(out.ids.shape[1]) < counts[:, None]
-    out.distances[there] = distances
-    out.ids[there] = ids
+def _no_ids(store: Store) -> Any:
+    return np.empty(0, np.int64) if store.options.ids == "int" else []
 
 
-def _empty(nq: int, k: int, kind: str) -> Matches:
-    ids: NDArray[Any] = np.full((nq, k), -1, np.int64) if kind == "int" else np.full((nq, k), None, object)
-    return Matches(ids, np.full((nq, k), np.inf, np.float32))
+def _padded(counts: NDArray[np.int64], distances: NDArray[np.float32], ids: Any, k: int) -> Matches:
+    """What was found for each query, nearest first, and nothing after it: shape (nq, k)."""
+    shape = (len(counts), k)
+    if isinstance(ids, list):
+        names = np.empty(len(ids), object)
+        names[:] = ids
+        ids = names
+    if len(distances) == len(counts) * k:
+        return Matches(ids.reshape(shape), distances.reshape(shape))
+    there = np.arange(k) < counts[:, None]
+    out = Matches(np.full(shape, None if ids.dtype == object else -1, ids.dtype), np.full(shape, np.inf, np.float32))
+    out.ids[there], out.distances[there] = ids, distances
+    return out

@@ -61,17 +61,20 @@ def as_array(vectors: ArrayLike, *, what: str = "vectors") -> Any:
 
 def read_rows(rows: Any, where: Any = slice(None), *, what: str = "vectors", first: int = 0) -> Vectors:
     """A part of ``rows`` as C-contiguous, finite float32; ``first`` is its number, for the message."""
-    # A float64 beyond float32's range becomes inf here and is reported below.
     try:
-        with np.errstate(over="ignore"):
+        if rows.dtype == np.float32:
             block = np.ascontiguousarray(rows[where], dtype=np.float32)
+        else:
+            # A float64 beyond float32's range becomes inf here and is reported below.
+            with np.errstate(over="ignore"):
+                block = np.ascontiguousarray(rows[where], dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise VectorError(f"{what}: cannot be read as an array of numbers ({error})") from error
     if block.ndim != 2:
         raise VectorError(f"{what}: cannot be read as an array of numbers ({type(rows).__name__}); pass a NumPy array")
-    # One comparison finds NaN, infinities and what is too large: all are not ≤ the limit.
-    fit = (np.abs(block) <= MAX_MAGNITUDE).all(axis=1)
-    if not fit.all():
+    # NaN, infinities and what is too large: none of them is within the limits.
+    if block.size and not (block.max() <= MAX_MAGNITUDE and block.min() >= -MAX_MAGNITUDE):
+        fit = (np.abs(block) <= MAX_MAGNITUDE).all(axis=1)
         raise VectorError(
             f"{what}: row {first + int(np.argmin(fit))} has NaN, infinite numbers or numbers beyond "
             f"±{MAX_MAGNITUDE:g}; {int((~fit).sum())} such rows here: drop, repair or scale them"

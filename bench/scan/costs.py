@@ -88,10 +88,10 @@ def _memory(run: Run, caches: str) -> dict[str, dict[str, Any]]:
     plan, collection = run.plan, run.plan.large
     queries = list(collection.queries)
     count = plan.reads if caches == bars.WARM else max(1, plan.reads // 4)
-    with run.shelf.index(collection, LSQ) as index, inside.stored_codes(index) as codes:
-        who, read = reader(codes, run.shelf.made_here)
-        search = systems.lsqindex(bars.SEARCH, index, **inside.options(progressive=False)).search
-        scan = inside.kernel(index, codes, K)
+    with run.shelf.index(collection, LSQ) as index, inside.stored_codes(index) as stored:
+        who, read = reader(stored.rows, run.shelf.made_here)
+        search = systems.lsqindex(bars.SEARCH, index, progressive=False).search
+        scan = inside.kernel(stored, K)
         tables = [inside.tables_of(index)(query) for query in queries]
         take = _calls if caches == bars.WARM else _calls_from_memory
         by_name = {
@@ -100,7 +100,7 @@ def _memory(run: Run, caches: str) -> dict[str, dict[str, Any]]:
             bars.KERNEL: take(scan, tables, count),
         }
         times = turns.by_turns(by_name, plan.single_rounds)
-        size = collection.size * codes.width
+        size = collection.size * stored.width
     return {
         name: {
             "MB": size / 1e6,
@@ -125,9 +125,9 @@ def call(run: Run) -> None:
 def _call(run: Run) -> dict[str, dict[str, Any]]:
     plan, collection = run.plan, run.plan.large
     queries = list(collection.queries)
-    with run.shelf.index(collection, LSQ, plan.growth[0]) as index, inside.stored_codes(index) as codes:
-        make_tables, scan = inside.tables_of(index), inside.kernel(index, codes, K)
-        search = systems.lsqindex(bars.SEARCH, index, **inside.options(progressive=False)).search
+    with run.shelf.index(collection, LSQ, plan.growth[0]) as index, inside.stored_codes(index) as stored:
+        make_tables, scan = inside.tables_of(index), inside.kernel(stored, K)
+        search = systems.lsqindex(bars.SEARCH, index, progressive=False).search
         tables = [make_tables(query) for query in queries]
 
         by_name = {

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from lsqindex import Index, searcher
 from lsqindex.search import scan
+from lsqindex.storage.rows import Rows
 from lsqindex.storage.store import Store
 
 from ..data import Vectors
 
-#: Whether this version of the library scans heads first.
-PROGRESSIVE = "progressive" in inspect.signature(Index.search).parameters
 
+@dataclass(frozen=True)
+class Inside:
+    """The codes of an index: as the scan has them, and where they lie."""
 
-def options(progressive: bool) -> dict[str, Any]:
-    """Arguments of ``Index.search`` that turn the progressive scan on or off."""
-    return {"progressive": progressive} if PROGRESSIVE else {}
+    codes: scan.Codes
+    rows: Rows
+
+    @property
+    def width(self) -> int:
+        """Bytes of a code."""
+        return self.rows.column.width
 
 
 @contextmanager
-def stored_codes(index: Index) -> Iterator[scan.Codes]:
+def stored_codes(index: Index) -> Iterator[Inside]:
     """All codes of the index where they lie, as long as the context lasts."""
     with index._reader() as reader:
-        yield searcher._stored_codes(Store(reader, index._options))
+        store = Store(reader, index._options)
+        yield Inside(searcher._codes(store, index._coder(reader)), store.codes())
 
 
 def tables_of(index: Index) -> Callable[[Vectors], Any]:
@@ -35,10 +42,7 @@ def tables_of(index: Index) -> Callable[[Vectors], Any]:
     return lambda query: encoder.tables(query[None], index.metric, "asymmetric")
 
 
-def kernel(index: Index, codes: scan.Codes, k: int) -> Callable[[Any], Any]:
+def kernel(inside: Inside, k: int) -> Callable[[Any], Any]:
     """The whole scan of all codes alone, from tables that are there."""
-    layout = index.encoder.layout
-    options: dict[str, Any] = (
-        {"progressive": False} if "progressive" in inspect.signature(scan.nearest).parameters else {}
-    )
-    return lambda tables: scan.nearest(codes, layout, tables, k, asymmetric=True, **options)
+    search = scan.Search(k, nibbles=True)
+    return lambda tables: scan.nearest(inside.codes, tables, search)

@@ -17,20 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lsqindex import _kernels
-from lsqindex.search.scan import Codes
+from lsqindex.storage.rows import Rows
 
 _SOURCE = Path(__file__).with_name("plain_read.c")
 _BLOCK_ROWS = 32
 
 
-def reader(codes: Codes, directory: Path) -> tuple[str, Callable[[], int]]:
+def reader(codes: Rows, directory: Path) -> tuple[str, Callable[[], int]]:
     """Who reads, and a function that reads all codes once and returns the sum of their words.
 
     The codes must stay where they are as long as it is called.
     """
     # Rows lie in whole blocks of 32, so a record is always a whole number of words.
     blocks = -(-codes.counts.astype(np.int64) // _BLOCK_ROWS)
-    words = (blocks * (_BLOCK_ROWS * codes.width // 8)).astype(np.uint64)
+    words = (blocks * (_BLOCK_ROWS * codes.column.width // 8)).astype(np.uint64)
     addresses = np.ascontiguousarray(codes.addresses, np.uint64)
     library = _compiled(directory)
     if library is None:

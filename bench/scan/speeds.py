@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import faiss_systems, verdicts
 from ..faiss_systems import FaissHamming
-from . import bars, inside, systems
+from . import bars, systems
 from .plan import Run
 from .stored import HAMMING, KEPT, LSQ, Collection
 from .systems import MODES, Mode, System
@@ -18,9 +18,7 @@ from .systems import MODES, Mode, System
 
 def lsq(run: Run) -> None:
     rival = f"faiss {run.plan.faiss}"
-    names = [bars.WHOLE, *([bars.PROGRESSIVE] if inside.PROGRESSIVE else [])]
-    if not inside.PROGRESSIVE:
-        print("lsq  this version has no progressive scan: its rows are left out")
+    names = [bars.WHOLE, bars.PROGRESSIVE]
     for collection in (run.plan.real, run.plan.large):
         for mode in MODES:
             for name in [*names, *([rival] if faiss_systems.AVAILABLE else [])]:
@@ -32,9 +30,10 @@ def _lsq(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, An
     plan, shelf = run.plan, run.shelf
     rival = f"faiss {plan.faiss}"
     with shelf.index(collection, LSQ) as index:
-        compared = [systems.lsqindex(bars.WHOLE, index, **inside.options(progressive=False))]
-        if inside.PROGRESSIVE:
-            compared.append(systems.lsqindex(bars.PROGRESSIVE, index))
+        compared = [
+            systems.lsqindex(bars.WHOLE, index, progressive=False),
+            systems.lsqindex(bars.PROGRESSIVE, index),
+        ]
         if faiss_systems.AVAILABLE:
             compared.append(systems.faiss(rival, shelf.faiss(collection, plan.faiss).search))
         return systems.compare(plan, compared, mode, collection.queries, shelf.truth(collection), rival)

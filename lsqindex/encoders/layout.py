@@ -107,9 +107,13 @@ class Layout:
         return np.array(self.levels, np.int64)
 
     @cached_property
-    def across(self) -> NDArray[np.bool_]:
-        """Which fields do not fit a nibble."""
-        return np.asarray(self.bit_starts[:-1] // 4 != (self.bit_starts[1:] - 1) // 4)
+    def crosses(self) -> bool:
+        """Whether a field lies across nibbles and its symmetric look-ups are not affine in its bits.
+
+        (A row scalar counts for nothing in a symmetric distance: its look-ups are zero, so affine.)
+        """
+        across = self.bit_starts[:-1] // 4 != (self.bit_starts[1:] - 1) // 4
+        return bool(across[self.scalars if self.linear else 0 :].any())
 
     @cached_property
     def _widths(self) -> NDArray[np.uint8]:

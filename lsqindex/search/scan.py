@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,12 +77,9 @@ class Search:
     allowed: NDArray[np.uint8] | None = None
 
 
-@lru_cache
 def by_nibbles(layout: Layout, *, asymmetric: bool) -> bool:
     """Whether a distance can be looked up nibble by nibble."""
-    # A row scalar counts for nothing in a symmetric distance: its look-ups are zero, so affine.
-    across = layout.across if not layout.linear else layout.across[layout.scalars :]
-    return (layout.linear and asymmetric) or not across.any()
+    return (layout.linear and asymmetric) or not layout.crosses
 
 
 def margin(layout: Layout, head: int, k: int, rows: int) -> float | None:

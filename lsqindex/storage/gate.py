@@ -30,7 +30,8 @@ class Gate:
             self._inside[me] -= 1
             if not self._inside[me]:
                 del self._inside[me]
-                self._condition.notify_all()
+                if self._alone:  # somebody waits until all are out
+                    self._condition.notify_all()
 
     def try_alone(self) -> bool:
         """Let nobody in, if nobody is inside now; ``leave_alone`` opens the gate again."""
