@@ -34,14 +34,16 @@ static int lsq_record_sound(const uint8_t *payload, uint64_t first, uint32_t cou
            lsq_load64(h + 40) == lsq_checksum(payload, size, lsq_checksum(h, 40, 0));
 }
 
-/* The record of a row, or -1. */
+/* The record of a row, or -1. Halves without a branch: which half it is cannot be foreseen. */
 static inline int64_t lsq_record(const lsq_column *column, uint32_t row) {
-    int64_t low = 0, high = column->records;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (column->starts[middle] <= row) low = middle + 1; else high = middle;
+    const uint32_t *first = column->starts;
+    for (int64_t left = column->records; left > 1;) {
+        int64_t half = left / 2;
+        first += first[half] <= row ? half : 0;
+        left -= half;
     }
-    return low > 0 && row - column->starts[low - 1] < column->counts[low - 1] ? low - 1 : -1;
+    int64_t at = first - column->starts;
+    return column->records > 0 && row >= *first && row - *first < column->counts[at] ? at : -1;
 }
 
 /* How many rows a record holds, by its own header: more than counts[] shows, where an add is unfinished. */
