@@ -58,7 +58,7 @@ from .vectors import as_array, open_rows, read_rows
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Kept = Literal["float16", "float32"]
+Kept = Literal["float16", "float32", "int8"]
 
 #: A search returns at most so many ids.
 _MAX_ANSWERS = 1 << 28
@@ -117,9 +117,10 @@ class Index:
         """A new index in the file ``path``, which must not exist.
 
         ``metric`` is "l2" (squared), "cosine" or "ip"; ``encoder`` a name, with its ``parameters``, or an
-        :class:`Encoder`, fitted or not. ``keep_vectors`` keeps the vectors beside the codes, in float16 or
-        float32: exact re-ranking and :meth:`reencode` need them. ``ids`` are "int" or "str". The index trains
-        itself when it holds ``train_size`` vectors (10,000, or what the encoder needs). ``wait`` as in :meth:`open`.
+        :class:`Encoder`, fitted or not. ``keep_vectors`` keeps the vectors beside the codes, as "float16",
+        "float32" or "int8" (a byte a number, in steps of 1/127 of the vector's largest): exact re-ranking and
+        :meth:`reencode` need them. ``ids`` are "int" or "str". The index trains itself when it holds
+        ``train_size`` vectors (10,000, or what the encoder needs). ``wait`` as in :meth:`open`.
 
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")

@@ -19,6 +19,7 @@ from .coder import Coder
 from .errors import IdError, VectorError
 from .ids import Ids
 from .storage.columns import CHUNK_ROWS, Column
+from .storage.kept import to_bytes, width
 from .storage.meta import Options
 from .storage.rewrite import COMMIT_BYTES
 from .storage.store import LAST_AUTO_ID, NewRows, Store
@@ -150,20 +151,20 @@ def _stage(options: Options, first: int, part: NewRows, column: Column | None, w
 
 def row_bytes(coder: Coder, options: Options) -> int:
     """About how much a row takes in the file."""
-    vectors = options.dim * np.dtype(options.keep_vectors).itemsize if options.keep_vectors else 0
+    vectors = width(options.dim, options.keep_vectors) if options.keep_vectors else 0
     return coder.code_size + vectors + 32
 
 
-def kept(vectors: Vectors, dtype: str | None, first: int = 0) -> NDArray[np.uint8] | None:
+def kept(vectors: Vectors, kind: str | None, first: int = 0) -> NDArray[np.uint8] | None:
     """Vectors as they are kept, as bytes; VectorError where float16 cannot hold them."""
-    if dtype is None:
+    if kind is None:
         return None
-    with np.errstate(over="ignore"):
-        narrow = np.ascontiguousarray(vectors, np.dtype(dtype).newbyteorder("<"))
-    if not np.isfinite(narrow).all():
-        row = first + int(np.argmin(np.isfinite(narrow).all(axis=1)))
+    rows = to_bytes(vectors, kind)
+    # All that float32 holds fits the others, for its size has a limit (vectors.py).
+    fit = np.isfinite(rows.view("<f2")).all(axis=1) if kind == "float16" else np.ones(1, np.bool_)
+    if not fit.all():
         raise VectorError(
-            f"vectors: row {row} has numbers beyond the range of float16 (±65504); scale them, or create the "
-            "index with keep_vectors='float32'"
+            f"vectors: row {first + int(np.argmin(fit))} has numbers beyond the range of float16 (±65504); scale "
+            "them, or create the index with keep_vectors='float32' or 'int8'"
         )
-    return narrow.view(np.uint8)
+    return rows

@@ -12,7 +12,7 @@ from .coder import Coder
 from .encoders import Encoder, make_encoder
 from .encoders.base import METRICS, Metric, check_int
 from .errors import IndexExistsError, ParameterError, StorageError
-from .storage import keys
+from .storage import kept, keys
 from .storage.env import Env
 from .storage.meta import Options
 from .storage.writer import Writer
@@ -36,8 +36,8 @@ def make_options(
     dim = check_int("dim", dim, 1, 1 << 20)
     if metric not in METRICS:
         raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
-    if keep_vectors not in (None, "float16", "float32"):
-        raise ParameterError(f"keep_vectors={keep_vectors!r}: None, 'float16' or 'float32' is needed")
+    if keep_vectors not in (None, *kept.KINDS):
+        raise ParameterError(f"keep_vectors={keep_vectors!r}: None, 'float16', 'float32' or 'int8' is needed")
     if ids not in ("int", "str"):
         raise ParameterError(f"ids={ids!r}: 'int' or 'str' is needed")
     made = make_encoder(encoder, **parameters)

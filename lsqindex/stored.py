@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from .coder import Coder
 from .errors import NoVectorsError
+from .storage import kept
 from .storage.columns import RowNumbers
 from .storage.store import Store
 
 
 def vectors_of(store: Store, coder: Coder, rows: RowNumbers) -> NDArray[np.float32]:
     """The vectors of rows: as they are stored untrained, as they were kept, or reconstructed."""
-    dtype = store.options.keep_vectors
-    if dtype and not coder.layout.floats:
-        found: NDArray[np.uint8] = store.vectors().gather(rows)
-        return found.view(np.dtype(dtype).newbyteorder("<")).astype(np.float32)
+    kind = store.options.keep_vectors
+    if kind and not coder.layout.floats:
+        return kept.from_bytes(store.vectors().gather(rows), kind)
     return coder.decode(store.codes().gather(rows))
 
 
@@ -34,15 +34,14 @@ def need_vectors(store: Store, coder: Coder, what: str) -> None:
 
 def unsound(store: Store, coder: Coder) -> Iterator[str]:
     """What is wrong with codes and kept vectors: codes must be such as the encoder makes, and all numbers finite."""
-    living, dtype = store.living(), store.options.keep_vectors
+    living, kind = store.living(), store.options.keep_vectors
     for first in range(0, len(living), 1 << 14):
         rows = living[first : first + (1 << 14)]
-        finite = np.isfinite(coder.decode(store.codes().gather(rows))).all()
-        if dtype:
-            kept = store.vectors().gather(rows).view(np.dtype(dtype).newbyteorder("<"))
-            finite = finite and np.isfinite(kept).all()
+        finite = bool(np.isfinite(coder.decode(store.codes().gather(rows))).all())
+        if kind:
+            finite = finite and kept.sound(store.vectors().gather(rows), kind)
         if not finite:
-            yield f"vectors: NaN or infinite numbers from row {int(rows[0])} on"
+            yield f"vectors: NaN, infinite numbers or impossible scales from row {int(rows[0])} on"
 
 
 class StoredVectors:

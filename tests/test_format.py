@@ -98,6 +98,7 @@ def test_kinds_and_sizes_are_frozen() -> None:
         (columns.ids_column("str"), 4064, 32),
         (columns.vectors_column(384, "float16"), 170, 5),
         (columns.vectors_column(384, "float32"), 85, 2),
+        (columns.vectors_column(384, "int8"), 313, 10),
     ],
 )
 def test_how_rows_are_cut_is_frozen(column: columns.Column, part: int, piece: int) -> None:

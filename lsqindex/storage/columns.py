@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DamagedError
-from . import keys, records
+from . import kept, keys, records
 from .meta import State
 from .writer import Writer
 
@@ -247,9 +247,9 @@ def ids_column(kind: str) -> Column:
 
 
 @lru_cache
-def vectors_column(dim: int, dtype: str) -> Column:
+def vectors_column(dim: int, kind: str) -> Column:
     """The kept vectors of all rows."""
-    return Column(keys.VECTORS, keys.vectors_prefix(), records.VECTORS, dim * np.dtype(dtype).itemsize)
+    return Column(keys.VECTORS, keys.vectors_prefix(), records.VECTORS, kept.width(dim, kind))
 
 
 def to_blocks(codes: Bytes, head: int) -> Bytes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from ..errors import DamagedError, NewerFormatError, NotAnIndexError
-from . import keys, records
+from . import kept, keys, records
 
 if TYPE_CHECKING:
     from .env import Env
@@ -52,7 +52,7 @@ class Options:
             1 <= options.dim <= 1 << 20
             and options.metric in ("l2", "cosine", "ip")
             and options.ids in ("int", "str")
-            and options.keep_vectors in (None, "float16", "float32")
+            and options.keep_vectors in (None, *kept.KINDS)
             and 0 <= options.train_size < _LIMIT
             and len(options.uuid) == 16
         ):
