@@ -38,10 +38,10 @@ test-long: $(VENV)/.installed
 sanitize:
 	test -x $(VENV)-sanitize/bin/python || $(PYTHON) -m venv $(VENV)-sanitize
 	LSQINDEX_SANITIZE=1 $(VENV)-sanitize/bin/python -m pip install --quiet --force-reinstall '.[test]'
-	cp tests/test_kernels.py tests/test_records.py tests/test_scan.py $(VENV)-sanitize/
+	cp tests/test_exact.py tests/test_kernels.py tests/test_records.py tests/test_scan.py $(VENV)-sanitize/
 	cd $(VENV)-sanitize && LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 bin/python -m pytest -p no:cacheprovider -c /dev/null \
-	  test_kernels.py test_records.py test_scan.py
+	  test_exact.py test_kernels.py test_records.py test_scan.py
 
 emulate:
 	bash tests/emulate/run

@@ -18,6 +18,7 @@ headers = {
     "kernels": ("simd", "feedback", "flips", "descend", "pack"),
     "records": ("checksum", "pages", "rows"),
     "scan": ("simd", "checksum", "rows", "nibbles", "sums", "nearest", "progressive", "scan"),
+    "exact": ("simd", "checksum", "rows", "exact"),
 }
 setup(
     ext_modules=cythonize(

@@ -332,3 +332,45 @@ def _sampled(records: list[int]) -> NDArray[np.int64]:
     ]
     chosen = [blocks[i * len(blocks) // 32] for i in range(32)] if blocks else []
     return np.array([first + lane for first in chosen for lane in range(32)], np.int64)
+
+
+# -- exact distances of kept vectors (cython_src/exact.h) ------------------------------------------
+
+#: A vector whose squares add up to less than the first is multiplied by the second, for cosine.
+SMALL, LIFT = 2.0**-80, np.float32(2.0**100)
+
+
+def exact_distances(vectors: NDArray[np.float32], metric: str, query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The distance of each of ``vectors`` from one query; those kept in int8 or float16 as float32.
+
+    >>> exact_distances(np.eye(2, dtype=np.float32), "cosine", np.array([0, 3], np.float32))
+    array([1., 0.], dtype=float32)
+    """
+    if metric == "l2":
+        return lane_sums((query - vectors) ** 2).astype(np.float32)
+    if metric == "ip":
+        return (-lane_sums(query * vectors)).astype(np.float32)
+    rows, one = _lifted(vectors), _lifted(query[None])
+    norms = np.sqrt(lane_sums(rows * rows) * lane_sums(one * one))
+    cosines = np.divide(lane_sums(one * rows), norms, out=np.zeros(len(rows)), where=norms > 0)
+    return (1 - cosines).astype(np.float32)
+
+
+def lane_sums(terms: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The sum of each row: 32 sums in float32 side by side, added in halves after 512 terms and at the end."""
+    out = np.zeros(len(terms))
+    for first in range(0, terms.shape[1], 512):
+        lanes = np.zeros((len(terms), 32), np.float32)
+        for at in range(first, min(first + 512, terms.shape[1]), 32):
+            part = terms[:, at : at + 32]
+            lanes[:, : part.shape[1]] += part
+        while lanes.shape[1] > 1:
+            half = lanes.shape[1] // 2
+            lanes = lanes[:, :half] + lanes[:, half:]
+        out += lanes[:, 0]
+    return out
+
+
+def _lifted(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    small = lane_sums(vectors * vectors) < SMALL
+    return vectors * np.where(small, LIFT, np.float32(1))[:, None]

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 
 from lsqindex import _kernels, reference
+from lsqindex.storage import kept
 
 
 def main() -> None:
@@ -78,6 +79,17 @@ def main() -> None:
                             if expect:
                                 near = own_sums <= limits[:, None]
                                 out.write(np.packbits(near, axis=1, bitorder="little").tobytes())
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    every = halves[np.isfinite(halves)].astype(np.float32)[:, None]
+    samples = [rng.standard_normal((20, dim)).astype(np.float32) for dim in (1, 3, 17, 31, 32, 384, 512, 1000)]
+    for vectors in (*samples, samples[3] * np.float32(1e-30), every):
+        for a, kind in enumerate(("float32", "float16", "int8")):
+            stored = kept.to_bytes(vectors, kind)
+            query = rng.standard_normal(vectors.shape[1]).astype(np.float32)
+            for b, metric in enumerate(("l2", "ip", "cosine")):
+                case(5, len(vectors), vectors.shape[1], a, b, stored, query)
+                if expect:
+                    out.write(reference.exact_distances(kept.from_bytes(stored, kind)[::-1], metric, query).tobytes())
 
 
 if __name__ == "__main__":

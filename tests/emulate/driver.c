@@ -2,8 +2,10 @@
 
    A case: int32 header {kind, n, m, a, b}, then the arrays of the kernel. kind 0 feedback, 1 flips
    (a = stride, b = steps), 2 descend (a = levels, b = sweeps), 3 masks of the scan (n queries, m columns, of which a
-   are the head), 4 quantized look-ups and exact distances (n queries, m columns). Little-endian. */
+   are the head), 4 quantized look-ups and exact distances (n queries, m columns), 5 exact
+   distances of kept vectors (n rows, m dimensions, a = kind, b = metric). Little-endian. */
 #include "descend.h"
+#include "exact.h"
 #include "feedback.h"
 #include "flips.h"
 #include "scan.h"
@@ -56,6 +58,17 @@ int main(int count, char **arguments) {
                 }
             }
             fwrite(tables, 1, n * m * LSQ_TABLE, stdout);
+        } else if (head[0] == 5) {
+            size_t width = (size_t)(lsq_number_size(head[3]) * head[2] + lsq_scale_size(head[3]));
+            uint8_t *data = take(n * width);
+            float *query = take(m * 4), *room = malloc((m + LSQ_WIDE) * 4), *out = malloc(n * 4);
+            uint32_t start = 0, rows = (uint32_t)n, *numbers = malloc(n * 4);
+            uint64_t address = (uint64_t)(uintptr_t)data;
+            for (size_t i = 0; i < n; i++) numbers[i] = (uint32_t)(n - 1 - i);
+            lsq_column column = {&start, &rows, &address, 1};
+            lsq_kept kept = {&column, head[3], head[4], (int64_t)m};
+            if (lsq_distances(level, &kept, query, room, numbers, (int64_t)n, out) >= 0) return 3;
+            fwrite(out, 4, n, stdout);
         } else {
             uint16_t *levels = take(n * m * 2);
             float *r = take(n * m * 4), *g = take(m * m * 4);
