@@ -96,6 +96,26 @@ LSQ_BODIES(lsq_field_distances,
            (const lsq_block *block, const lsq_fields *fields, const float *values, float bias, float *out),
            (block, fields, values, bias, out))
 
+/* The exact distances of some rows to one query; 0 where a row is not there. `work`: look-ups by nibble. */
+static int lsq_distances(int level, const lsq_codes *codes, int nibbles, const float *values, float bias, const uint32_t *rows,
+                         int64_t n, float *work, float *out) {
+    if (nibbles) lsq_nibble_tables(values, &codes->fields, codes->width, work, &bias);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t record = lsq_record(&codes->column, rows[i]);
+        if (record < 0) return 0;
+        uint32_t at = rows[i] - codes->column.starts[record];
+        lsq_block block = lsq_block_at(codes, record, at / LSQ_BLOCK_ROWS);
+        if (nibbles) {
+            out[i] = lsq_nibble_distance(&block, (int)(at % LSQ_BLOCK_ROWS), work, bias);
+            continue;
+        }
+        float all[LSQ_BLOCK_ROWS];
+        lsq_field_distances(level, &block, &codes->fields, values, bias, all);
+        out[i] = all[at % LSQ_BLOCK_ROWS];
+    }
+    return 1;
+}
+
 /* ---- a search ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {

@@ -58,6 +58,8 @@ cdef extern from "scan.h" nogil:
         lsq_hits *hits
         lsq_nearest *nearest
     int64_t lsq_pairs(const lsq_codes *codes)
+    int lsq_distances(int level, const lsq_codes *codes, int nibbles, const float *values, float bias, const uint32_t *rows,
+                      int64_t n, float *work, float *out)
     int lsq_scan_prepare(lsq_scan *scan, double z)
     int lsq_scan_run(const lsq_scan *scan, int64_t part, int64_t first, int64_t last)
     int lsq_scan_finish(const lsq_scan *scan, int64_t q, uint8_t *sure)
@@ -102,6 +104,39 @@ cdef class Codes:
         self.codes.filter.allowed, self.codes.filter.allowed_rows = NULL, 0
 
 
+    def distances(self, const float[:, ::1] values not None, const float[::1] biases not None, bint nibbles,
+                  const int64_t[::1] found not None, const uint32_t[::1] rows not None):
+        """Exact distances of ``rows``, so many (``found``) for each query."""
+        cdef int64_t nq = values.shape[0], q, at = 0
+        for q in range(found.shape[0]):
+            at += found[q]
+        if biases.shape[0] != nq or found.shape[0] != nq or rows.shape[0] != at:
+            raise ValueError("scan: sizes do not fit")
+        _check_values(self, values)
+        out = np.empty(at, np.float32)
+        cdef float[::1] to = out, work = np.empty(self.codes.width * LSQ_LOOKUPS, np.float32)
+        cdef bint fine = True
+        cdef int level = _kernels.simd_level_number()
+        if at == 0:
+            return out
+        at = 0
+        with nogil:
+            for q in range(nq):
+                if found[q]:
+                    fine = fine and lsq_distances(level, &self.codes, nibbles, &values[q, 0], biases[q], &rows[at], found[q],
+                                                  &work[0], &to[at])
+                at += found[q]
+        if not fine:
+            raise LookupError("a row that is not there")
+        return out
+
+
+cdef _check_values(Codes codes, const float[:, ::1] values):
+    cdef int64_t last = codes.codes.fields.count - 1
+    if values.shape[1] < codes.codes.fields.starts[last] + codes.codes.fields.levels[last]:
+        raise ValueError("scan: look-ups are missing")
+
+
 cdef class Scan:
     """One search among codes: ``run`` each part, at the same time where that serves, and then ``finish``.
 
@@ -124,9 +159,7 @@ cdef class Scan:
             raise ValueError("scan: made once already")
         if biases.shape[0] != nq or k < 1 or parts < 1:
             raise ValueError("scan: sizes do not fit")
-        if values.shape[1] < codes.codes.fields.starts[codes.codes.fields.count - 1] + codes.codes.fields.levels[
-                codes.codes.fields.count - 1]:
-            raise ValueError("scan: look-ups are missing")
+        _check_values(codes, values)
         if z is not None and not (nibbles and codes.codes.head < codes.codes.width):
             raise ValueError("scan: these codes have no head to begin with")
         self.codes = codes.codes

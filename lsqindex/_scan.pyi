@@ -16,6 +16,14 @@ class Codes:
         deleted: NDArray[np.uint64],
         segment_rows: int,
     ) -> None: ...
+    def distances(
+        self,
+        values: NDArray[np.float32],
+        biases: NDArray[np.float32],
+        nibbles: bool,
+        found: NDArray[np.int64],
+        rows: NDArray[np.uint32],
+    ) -> NDArray[np.float32]: ...
 
 class Scan:
     def __init__(

@@ -13,12 +13,11 @@ from .coder import Coder
 from .encoders.base import Distance
 from .encoders.layout import Tables
 from .matches import Matches
-from .search import exact, scan, topk
+from .search import exact, rerank, scan, topk
 from .storage import deleted
 from .storage.columns import RowNumbers
 from .storage.records import HEADER_SIZE
 from .storage.store import Store
-from .stored import vectors_of
 from .vectors import Vectors
 
 #: Queries against vectors are taken in groups whose distances to all rows fit into about so many bytes.
@@ -66,7 +65,8 @@ def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers
     counts, places = topk.order(found.counts, found.distances, ids, wide)
     distances, ids = found.distances[places], _take(ids, places)
     if request.rerank:
-        distances = _again(store, coder, request.queries, counts, found.rows[places])
+        better = _again(store, coder, request, counts, found.rows[places])
+        distances = distances if better is None else better
         counts, places = topk.order(counts, distances, ids, request.k)
         distances, ids = distances[places], _take(ids, places)
     return _padded(counts, distances, ids, request.k)
@@ -134,23 +134,23 @@ def _among(store: Store, coder: Coder, tables: Tables, rows: RowNumbers, search:
 
 
 def _again(
-    store: Store, coder: Coder, queries: Vectors, counts: NDArray[np.int64], rows: RowNumbers
-) -> NDArray[np.float32]:
-    """Better distances of the rows found for each query: exact where vectors are kept, asymmetric where not."""
-    out = np.empty(len(rows), np.float32)
-    ends = np.cumsum(counts)
-    offered = coder.encoder.distances(coder.metric)[0]
-    nibbles = scan.by_nibbles(coder.layout, asymmetric=offered == "asymmetric")
-    for query, end, count in zip(queries, ends.tolist(), counts.tolist(), strict=True):
-        here = slice(end - count, end)
-        own = rows[here]
-        if store.options.keep_vectors:
-            out[here] = exact.distances(query, vectors_of(store, coder, own), coder.metric)
-            continue
-        tables = coder.encoder.tables(query[None], coder.metric, offered)
-        found = _among(store, coder, tables, own, scan.Search(len(own), nibbles))
-        out[here] = found.distances[np.argsort(found.rows)][np.argsort(np.argsort(own))]
-    return out
+    store: Store, coder: Coder, request: Request, found: NDArray[np.int64], rows: RowNumbers
+) -> NDArray[np.float32] | None:
+    """Better distances of the rows ``found`` for each query: exact where vectors are kept, asymmetric where not.
+
+    None where there are none better.
+    """
+    kind = store.options.keep_vectors
+    if kind:
+        vectors = store.vectors()
+        vectors.touch(rows)
+        return rerank.distances(vectors, kind, coder.metric, request.queries, found, rows)
+    best = coder.encoder.distances(coder.metric)[0]
+    if best == request.distance:
+        return None
+    tables = coder.encoder.tables(request.queries, coder.metric, best)
+    nibbles = scan.by_nibbles(coder.layout, asymmetric=best == "asymmetric")
+    return _codes(store, coder).distances(tables.values, tables.bias, nibbles, found, rows)
 
 
 def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers) -> Matches:

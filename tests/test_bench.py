@@ -230,7 +230,8 @@ from lsqindex import Index
 index = Index(dim=24, encoder="itq", bits=24)
 index.train(np.random.default_rng(0).standard_normal((2000, 24)))
 index.add(np.random.default_rng(1).standard_normal((9001, 24)))
-with inside.stored_codes(index) as codes:
+with inside.stored_codes(index) as stored:
+    codes = stored.rows
     who, read = plain_read.reader(codes, Path(sys.argv[1]))
     blocks = -(-codes.counts.astype(int) // 32)
     words = [plain_read._words(int(a), 32 * 3 // 8 * int(n)) for a, n in zip(codes.addresses, blocks)]
