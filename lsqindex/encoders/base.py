@@ -10,6 +10,8 @@ methods of the encoder, which see only checked float32 rows:
     embed(vectors)    shape, finite, blocks   _embed(fields)
     tables(queries)   shape, finite, metric   _tables(queries, metric, symmetric)
 
+Who has checked queries already takes ``_checked_tables``, the door of ``tables`` behind its checks.
+
 An encoder is made again from ``config`` (plain values: the arguments of its constructor) and
 ``state`` (named arrays), never by pickle: see :func:`lsqindex.encoders.from_bytes`.
 """
@@ -28,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError
 from ..vectors import BLOCK_ROWS, Vectors, open_rows, read_rows, sample_rows
 from .layout import Layout, Tables
+from .linalg import lengths
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -223,11 +226,18 @@ class Encoder(ABC):
                 f"distance={distance!r}: {self} has {' and '.join(offered)} only for metric={metric!r}"
             )
         vectors = read_rows(open_rows(queries, self._fitted_dim(), what="queries"), what="queries")
-        if metric == "cosine":
-            norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))[:, None]
-            vectors = (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
-        tables = self._tables(vectors, "ip" if metric == "ip" else "l2", distance == "symmetric")
-        if metric != "cosine" or self.layout.floats:
+        return self._checked_tables(vectors, metric, distance)
+
+    def _checked_tables(self, queries: Vectors, metric: Metric, distance: Distance) -> Tables:
+        """:meth:`tables` without its checks: ``queries`` are rows as ``read_rows`` gives them, the rest is offered.
+
+        An encoder that knows a shorter way than through ``_tables`` overrides it.
+        """
+        symmetric = distance == "symmetric"
+        if metric != "cosine":
+            return self._tables(queries, metric, symmetric)
+        tables = self._tables(queries / lengths(queries), "l2", symmetric)
+        if self.layout.floats:
             return tables
         # For unit vectors ‖q − x‖² = 2 (1 − cos).
         return Tables(tables.values * np.float32(0.5), tables.bias * np.float32(0.5))

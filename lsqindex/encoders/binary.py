@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from ..errors import ParameterError
 from ..vectors import Vectors
-from .base import Config, Encoder, Fields, Progress, State, StateReader, check_int
+from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import Layout, Tables
 from .linalg import Float32, mean_of, principal_axes, product
+from .linear_tables import LinearTables
 
 
 class BinaryEncoder(Encoder):
@@ -70,22 +72,21 @@ class BinaryEncoder(Encoder):
     def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
         if symmetric and metric == "l2":
             own = self._encode(queries)
-            values = np.stack([own, 1 - own], axis=2)  # Hamming
-            return Tables(
-                values.reshape(len(queries), 2 * self.bits).astype(np.float32), np.zeros(len(queries), np.float32)
-            )
-        if symmetric:
-            queries = self._decode(self._encode(queries))
-        if metric == "ip":
-            weights = -(queries @ self._rotation.T) * (self._sizes / np.float32(self._blocks))
-            bias = -(queries @ self._mean)
-        else:
-            centred = queries - self._mean
-            inner = centred @ self._rotation.T
-            weights = -2 * inner * self._sizes / np.float32(self._blocks)
-            bias = np.square(centred).sum(axis=1) + np.square(self._sizes).sum() / np.float32(self._blocks)
-        values = np.stack([-weights, weights], axis=2).reshape(len(queries), 2 * self.bits)
-        return Tables(values.astype(np.float32), bias.astype(np.float32))
+            values = np.empty((len(queries), 2 * self.bits), np.float32)
+            values[:, ::2] = own  # Hamming
+            np.subtract(1, values[:, ::2], out=values[:, 1::2])
+            return Tables(values, np.zeros(len(queries), np.float32))
+        return self._linear.of(self._decode(self._encode(queries)) if symmetric else queries, metric)
+
+    def _checked_tables(self, queries: Vectors, metric: Metric, distance: Distance) -> Tables:
+        if distance == "asymmetric":
+            return self._linear.of(queries, metric)
+        return super()._checked_tables(queries, metric, distance)
+
+    @cached_property
+    def _linear(self) -> LinearTables:
+        sizes = self._sizes / np.float32(self._blocks)
+        return LinearTables(self._mean, sizes[:, None] * self._rotation, 2, constant=float(sizes @ self._sizes))
 
 
 class RotationEncoder(BinaryEncoder):

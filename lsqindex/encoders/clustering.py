@@ -6,6 +6,7 @@ do not divide evenly, the first ones are one dimension longer.
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -114,15 +115,48 @@ class Codebooks:
         return out
 
     def tables(self, queries: Vectors, metric: str) -> Tables:
-        """Distances of the queries' parts to all centres; the symmetric form passes decoded queries."""
-        values = []
-        for part, book in zip(self.parts, self.books, strict=True):
-            inner = queries[:, part] @ book.T
-            if metric == "ip":
-                values.append(-inner)
-            else:
-                values.append(np.maximum(squares(queries[:, part])[:, None] - 2 * inner + squares(book), 0))
-        return Tables(np.concatenate(values, axis=1).astype(np.float32), np.zeros(len(queries), np.float32))
+        """Distances of the queries' parts to all centres; the symmetric form passes decoded queries.
+
+        One product for each part: (q, ‖q‖², 1)·(−2c, 1, ‖c‖²) is the squared distance of q and c.
+        """
+        n, m, width = len(queries), len(self.parts), self.parts[0].stop
+        parts = np.zeros((m, n, width + 2), np.float32)
+        self._cut(queries, parts)
+        centres = self._centres
+        if metric == "l2":
+            parts[:, :, width] = np.einsum("mnd,mnd->mn", parts, parts)
+            parts[:, :, width + 1] = 1
+        else:
+            parts, centres = parts[:, :, :width] * np.float32(0.5), centres[:, :width]
+        values = np.empty((n, m * self.levels), np.float32)
+        np.matmul(parts, centres, out=values.reshape(n, m, self.levels).transpose(1, 0, 2))
+        if metric == "l2":
+            np.maximum(values, 0, out=values)
+        return Tables(values, np.zeros(n, np.float32))
+
+    @cached_property
+    def _centres(self) -> Float32:
+        """(−2c, 1, ‖c‖²) of every centre, shape (parts, width + 2, levels); shorter parts are filled with zeros.
+
+        Made at the first search, when centres do not move any more.
+        """
+        width = self.parts[0].stop
+        out = np.zeros((len(self.parts), self.levels, width + 2), np.float32)
+        self._cut(self.flat(), out)
+        out[:, :, width + 1] = np.einsum("mkd,mkd->mk", out, out)
+        out[:, :, :width] *= -2
+        out[:, :, width] = 1
+        return np.ascontiguousarray(out.transpose(0, 2, 1))
+
+    def _cut(self, rows: Vectors, out: Vectors) -> None:
+        """Write the parts of ``rows`` to the beginning of ``out``, shape (parts, n, width or more)."""
+        n, width = len(rows), self.parts[0].stop
+        long = sum(part.stop - part.start == width for part in self.parts)
+        edge = long * width
+        out[:long, :, :width] = rows[:, :edge].reshape(n, long, width).transpose(1, 0, 2)
+        if long < len(self.parts):
+            rest = rows[:, edge:].reshape(n, len(self.parts) - long, width - 1)
+            out[long:, :, : width - 1] = rest.transpose(1, 0, 2)
 
     def flat(self) -> Float32:
         """All codebooks as one array, (levels, dim)."""

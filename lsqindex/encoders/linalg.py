@@ -25,6 +25,8 @@ Float64 = NDArray[np.floating[Any]]
 _KEPT_BITS = 16
 _PRODUCT_ROWS = 128
 _GRAM_ROWS = 256
+#: Squares that sum to less may have lost numbers below float32's range.
+_SMALL_SQUARE = np.float32(1e-30)
 
 
 def settled(array: Float64) -> Float32:
@@ -64,6 +66,17 @@ def squares(vectors: Float32) -> Float32:
     """‖x‖² of every row."""
     out: Float32 = np.einsum("ij,ij->i", vectors, vectors)
     return out
+
+
+def lengths(vectors: Float32) -> Float32:
+    """‖x‖ of every row, shape (n, 1), to divide by: 1 where it is 0."""
+    out = squares(vectors)
+    small = out < _SMALL_SQUARE
+    if small.any():
+        wide = np.square(vectors[small], dtype=np.float64).sum(axis=1)
+        out = out.astype(np.float64)
+        out[small] = np.where(wide > 0, wide, 1.0)
+    return np.sqrt(out).astype(np.float32, copy=False)[:, None]
 
 
 def gram(left: Float32, right: Float32) -> Float64:

@@ -21,13 +21,13 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import ParameterError
 from ..vectors import BLOCK_ROWS, Vectors
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import Layout, Tables, field_bits
 from .linalg import mean_of, principal_axes, product
+from .linear_tables import LinearTables
 from .lsq_codes import BitCoder, LevelCoder, PublishedCoder, coded_values, make_coder
 from .lsq_scalar import RowScalar
 from .lsq_training import Budget, train_by_search, train_published
@@ -221,10 +221,10 @@ class LSQ(Encoder):
 
     # -- vectors to codes and back ------------------------------------------------------------
 
-    @cached_property
+    @property
     def _full_rows(self) -> Vectors:
         """V in the space of the vectors, shape (m, dim)."""
-        return self._rows @ self._axes
+        return self._linear.rows
 
     @cached_property
     def _coder(self) -> PublishedCoder | BitCoder | LevelCoder:
@@ -255,24 +255,18 @@ class LSQ(Encoder):
             # The distance between coded values (section 3.1), in steps of θ, so that sums are exact;
             # for two levels it is Hamming.
             own = self._encode(queries)[:, -self.m :].astype(np.float32)
-            squares = np.square(own[:, :, None] - np.arange(self.levels, dtype=np.float32))
-            return self._with_scalar(squares, np.zeros((len(queries), 1 << self.scalar_bits)), np.zeros(len(queries)))
-        theta = coded_values(np.arange(self.levels, dtype=np.uint16), self.levels)
-        if symmetric:
-            queries = self._decode(self._encode(queries))
-        if metric == "l2":
-            queries = queries - self._mean
-            weights, bias = -2 * (queries @ self._full_rows.T), np.square(queries).sum(axis=1)
-        else:
-            weights, bias = -(queries @ self._full_rows.T), -(queries @ self._mean)
-        values: Vectors = np.zeros((len(queries), 1 << self.scalar_bits), np.float32)
-        if self.scalar and metric == "l2":
-            told, steps = self._scalar.tables()
-            weights, values = weights + told, values + steps
-        return self._with_scalar(weights[:, :, None] * theta, values, bias)
+            values = np.zeros((len(queries), int(self.layout.starts[-1])), np.float32)
+            dimensions = values[:, -self.m * self.levels :].reshape(len(queries), self.m, self.levels)
+            np.square(own[:, :, None] - np.arange(self.levels, dtype=np.float32), out=dimensions)
+            return Tables(values, np.zeros(len(queries), np.float32))
+        return self._linear.of(self._decode(self._encode(queries)) if symmetric else queries, metric)
 
-    def _with_scalar(self, dimensions: Vectors, scalar: NDArray[np.generic], bias: NDArray[np.generic]) -> Tables:
-        parts = [dimensions.reshape(len(dimensions), self.m * self.levels)]
-        if self.scalar:
-            parts.insert(0, scalar.astype(np.float32))
-        return Tables(np.concatenate(parts, axis=1).astype(np.float32), bias.astype(np.float32))
+    def _checked_tables(self, queries: Vectors, metric: Metric, distance: Distance) -> Tables:
+        if distance == "asymmetric":
+            return self._linear.of(queries, metric)
+        return super()._checked_tables(queries, metric, distance)
+
+    @cached_property
+    def _linear(self) -> LinearTables:
+        told, steps = self._scalar.tables() if self.scalar else (None, None)
+        return LinearTables(self._mean, self._rows @ self._axes, self.levels, told=told, steps=steps)
