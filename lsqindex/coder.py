@@ -48,12 +48,10 @@ class Coder:
     def head(self) -> int:
         """How many leading bytes of a code are stored apart; 0 for vectors, which lie one after another.
 
-        Where fields come by falling weight the first three eighths of a code rank nearly as well as all of it
-        (the progressive scan); elsewhere nothing is gained by reading only some.
+        Where part of a code ranks nearly as well as all of it (the progressive scan) it is that part; elsewhere
+        nothing is gained by reading only some.
         """
-        if self.layout.floats:
-            return 0
-        return self.code_size * 3 // 8 // 4 * 4 or self.code_size if self.layout.ordered else self.code_size
+        return 0 if self.layout.floats else self.layout.head or self.code_size
 
     def encode(self, vectors: Vectors, threads: int) -> NDArray[np.uint8]:
         """Codes of checked float32 vectors."""

@@ -169,12 +169,14 @@ def sums(encoder: Encoder, rows: Vectors, queries: Vectors, metric: Any, distanc
     return reference.distances(encoder.encode(rows), encoder.layout, encoder.tables(queries, metric, distance))
 
 
-@pytest.mark.parametrize("away", [0.0, 300.0], ids=["around zero", "far from zero"])
-@pytest.mark.parametrize("case", RECONSTRUCTED)
+@pytest.mark.parametrize(
+    ("case", "away"),
+    # pq and kmeans have no mean of their own, so nothing to subtract before it hurts.
+    [(case, 0.0) for case in RECONSTRUCTED]
+    + [(case, 300.0) for case in RECONSTRUCTED if not case.startswith(("pq", "kmeans"))],
+)
 def test_l2_tables_sum_to_the_distance_to_the_reconstruction(case: str, away: float) -> None:
     """Also where the mean is far from zero, and differences of large numbers would be noise."""
-    if away and case.startswith(("pq", "kmeans")):
-        pytest.skip("these have no mean of their own")
     encoder, vectors = fitted(case, away)
     rows, queries = vectors[:200], vectors[200:220]
     exact = true_distances(queries, encoder.decode(encoder.encode(rows)), "l2")

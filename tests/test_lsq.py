@@ -6,6 +6,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from lsqindex import Encoder, make_encoder, reference
 from lsqindex.encoders import from_bytes, to_bytes
 from lsqindex.encoders.lsq import LSQ
 from lsqindex.encoders.lsq_codes import coded_values, quantize
-from lsqindex.errors import CodeError, ParameterError
+from lsqindex.errors import CodeError, ParameterError, StateError
 from lsqindex.testing import clustered_vectors, true_distances
 from lsqindex.vectors import Vectors
 
@@ -240,17 +241,107 @@ def rows_of(lsq: LSQ) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("bits", [32, 64, 256])
-def test_an_ordered_layout_has_rows_of_falling_length(bits: int) -> None:
+def test_rows_come_by_falling_length(bits: int) -> None:
     lsq = LSQ(bits=bits, iterations=4).fit(DIGITS)
-    assert lsq.layout.ordered
     lengths = np.linalg.norm(rows_of(lsq).astype(np.float64), axis=1)
     assert (np.diff(lengths) <= 1e-4 * lengths[0]).all()
     assert lengths[0] > 1.5 * lengths[-1]
 
 
-def test_published_and_n_ary_codes_claim_no_order() -> None:
-    assert not LSQ(bits=32, refine=0, iterations=2).fit(DIGITS).layout.ordered
-    assert not LSQ(bits=32, levels=4, iterations=2).fit(DIGITS).layout.ordered
+def bit_weights(lsq: LSQ, queries: Vectors) -> NDArray[np.float32]:
+    """What each bit of a row adds to its asymmetric distance, shape (queries, bits)."""
+    tables, layout = lsq.tables(queries, "l2"), lsq.layout
+    columns = [
+        tables.values[:, start + (1 << k)] - tables.values[:, start]
+        for start, bits in zip(layout.starts.tolist(), layout.bits, strict=False)
+        for k in range(bits)
+    ]
+    return np.stack(columns, axis=1)
+
+
+@pytest.mark.parametrize("bits", [200, 256, 512])
+def test_the_head_lets_the_nearest_pass_and_keeps_others_out(bits: int) -> None:
+    """On queries that training has not seen, by the rule that ``Layout.margins`` tells."""
+    # Mixed: digits come writer after writer, and others write otherwise.
+    mixed = DIGITS[np.random.default_rng(0).permutation(len(DIGITS))]
+    rows, queries = mixed[:1400], mixed[1400:]
+    lsq = LSQ(bits=bits, iterations=4).fit(rows)
+    head, margins = lsq.layout.head, lsq.layout.margins
+    assert head % 2 == 0
+    assert lsq.code_size / 4 <= head < lsq.code_size
+    assert 8 * head >= lsq.layout.bits[0]
+    assert len(margins) == 3
+    assert list(margins) == sorted(margins), "the fewer rows are wanted, the more deviations they are away"
+    set_bits = np.unpackbits(lsq.encode(rows), axis=1, bitorder="little")[:, : lsq.layout.code_bits].astype(np.float32)
+    weights = bit_weights(lsq, queries)
+    whole, part = weights @ set_bits.T, weights[:, : 8 * head] @ set_bits[:, : 8 * head].T
+    for wanted, margin in ((14, margins[0]), (1, margins[1])):
+        passing = part <= (part.mean(axis=1) - margin * part.std(axis=1))[:, None]
+        nearest = np.argsort(whole, axis=1, kind="stable")[:, :wanted]
+        assert np.take_along_axis(passing, nearest, axis=1).mean() > 0.97
+    assert passing.mean() < 0.05
+
+
+def test_where_no_part_of_a_code_ranks_well_there_is_no_head() -> None:
+    """All directions alike, so all bits; too few rows to learn from; codes of a byte or two."""
+    alike: Vectors = np.random.default_rng(0).standard_normal((2000, 32)).astype(np.float32)
+    for lsq in (LSQ(bits=64).fit(alike), LSQ(bits=256).fit(DIGITS[:300]), LSQ(bits=16).fit(DIGITS)):
+        assert (lsq.layout.head, lsq.layout.margins) == (0, ())
+
+
+def test_published_and_n_ary_codes_have_no_head() -> None:
+    other: list[dict[str, Any]] = [{"refine": 0, "bits": 64}, {"levels": 4, "bits": 256}]
+    for parameters in other:
+        layout = LSQ(**parameters, iterations=2).fit(DIGITS).layout
+        assert (layout.head, layout.margins) == (0, ())
+
+
+@pytest.fixture(scope="module")
+def with_head() -> LSQ:
+    lsq = LSQ(bits=256, iterations=4).fit(DIGITS)
+    assert lsq.layout.head
+    return lsq
+
+
+def test_the_head_is_stored(with_head: LSQ) -> None:
+    again = from_bytes(to_bytes(with_head)).layout
+    assert (again.head, again.margins) == (with_head.layout.head, with_head.layout.margins)
+
+
+def test_an_encoder_stored_before_there_were_heads_has_none(with_head: LSQ) -> None:
+    record = msgpack.unpackb(to_bytes(with_head))
+    del record["state"]["head"]
+    old = from_bytes(msgpack.packb({**record, "version": 1}))
+    assert (old.layout.head, old.layout.margins) == (0, ())
+    assert old.layout.bits == with_head.layout.bits
+    assert np.array_equal(old.encode(DIGITS[:20]), with_head.encode(DIGITS[:20]))
+    with pytest.raises(StateError, match="head"):
+        from_bytes(msgpack.packb(record))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        *([value, 1, 2, 3] for value in (-2, 1, 3, 0.5, 12.5, 32, 34, 1e30, np.nan, np.inf)),
+        [0, 1, 2, 3],
+        [12, 1, np.nan, 3],
+        [12, 1, 2, np.inf],
+        [12, 1, 2],
+        [12, 1, 2, 3, 4],
+    ],
+)
+def test_a_head_that_cannot_be_is_refused(with_head: LSQ, head: list[float]) -> None:
+    state = {**with_head.state, "head": np.array(head, np.float32)}
+    with pytest.raises(StateError, match="head"):
+        LSQ.from_state(with_head.config, state, 64)
+
+
+def test_a_head_of_published_and_n_ary_codes_is_refused() -> None:
+    other: list[dict[str, Any]] = [{"refine": 0, "bits": 64}, {"levels": 4, "bits": 128}]
+    for parameters in other:
+        lsq = LSQ(**parameters, iterations=1).fit(DIGITS)
+        with pytest.raises(StateError, match="head"):
+            LSQ.from_state(lsq.config, {**lsq.state, "head": np.array([4, 1, 1, 1], np.float32)}, 64)
 
 
 @pytest.mark.parametrize("levels", [2, 3, 4, 16])

@@ -98,6 +98,12 @@ class Encoder(ABC):
     def _restore(self, state: StateReader) -> None:
         """Set what ``_state`` gave; every array is taken through ``state.array``, which checks it."""
 
+    @classmethod
+    def _upgraded(cls, state: State, version: int) -> State:
+        """What ``_state`` of an older ``version`` gave, as this version would give it."""
+        del version
+        return state
+
     @abstractmethod
     def _encode(self, block: Vectors) -> Fields:
         """The field numbers of a block of vectors, shape (n, fields)."""

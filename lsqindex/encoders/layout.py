@@ -54,17 +54,19 @@ class Layout:
     #: anywhere: a scan by nibbles serves any number of levels. (Symmetric ones of more than two
     #: levels are squares, and not.)
     linear: bool = False
-    #: Fields come by falling weight: the head of a code alone ranks well (progressive scan).
-    ordered: bool = False
+    #: So many leading bytes of a row, the scalars among them, rank nearly as well as all of it (progressive scan);
+    #: 0 where no part does.
     head: int = 0
+    #: By how many deviations a row's head must sum to less than the mean row's to be read to the end: for searches
+    #: that want the nearest 1, 0.1 and 0.01 % of all rows by asymmetric distance. Empty without a head.
     margins: tuple[float, ...] = ()
     #: The code is the vector itself, float32, little-endian (``flat``); no tables, exact distance.
     floats: bool = False
 
     @classmethod
-    def uniform(cls, levels: int, m: int, *, linear: bool = False, ordered: bool = False) -> Layout:
+    def uniform(cls, levels: int, m: int, *, linear: bool = False) -> Layout:
         """``m`` fields of ``levels`` values each."""
-        return cls((field_bits(levels),) * m, (levels,) * m, linear=linear, ordered=ordered)
+        return cls((field_bits(levels),) * m, (levels,) * m, linear=linear)
 
     @classmethod
     def of_floats(cls, dim: int) -> Layout:

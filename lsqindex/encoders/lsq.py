@@ -9,7 +9,7 @@ default goes on from there:
 
 - V is free (rows need not be orthogonal, there may be more of them than dimensions) and the code
   is searched for, not rounded: the error comes within 1.2 × the Gaussian rate–distortion bound.
-- Rows come by falling length, so the first bits of a code alone rank well (``layout.ordered``).
+- Rows come by falling length, so the first bits of a code alone rank well (``layout.head``, ``lsq_head``).
 - One number per row, inside the bit budget, corrects the distance estimate: ``lsq_scalar``.
 
 Asymmetric distances are linear in the bits: ‖q−x‖² ≈ ‖q‖² − 2 (Vq)·h + scalar.
@@ -21,14 +21,16 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..errors import ParameterError
+from ..errors import ParameterError, StateError
 from ..vectors import BLOCK_ROWS, Vectors
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import Layout, Tables, field_bits
 from .linalg import mean_of, principal_axes, product
 from .linear_tables import LinearTables
 from .lsq_codes import BitCoder, LevelCoder, PublishedCoder, coded_values, make_coder
+from .lsq_head import AMONG, QUERIES, RATIOS, learn_head
 from .lsq_scalar import RowScalar
 from .lsq_training import Budget, train_by_search, train_published
 from .registry import register_encoder
@@ -72,8 +74,13 @@ class LSQ(Encoder):
     True
     """
 
+    #: 2: the state has a head.
+    version = 2
+
     #: Relative reconstruction error on the training sample after each round.
     history_: list[float]
+    #: Bytes of the head and its margins; see ``Layout``.
+    _head: tuple[int, tuple[float, ...]] = (0, ())
 
     def __init__(
         self,
@@ -154,8 +161,14 @@ class LSQ(Encoder):
             ((1 << self.scalar_bits,) if self.scalar else ()) + own.levels,
             scalars=1 if self.scalar else 0,
             linear=True,
-            ordered=self.refine > 0 and self.levels == 2,
+            head=self._head[0],
+            margins=self._head[1],
         )
+
+    @property
+    def _ordered(self) -> bool:
+        """Whether bits come by falling weight."""
+        return self.refine > 0 and self.levels == 2
 
     # -- training -----------------------------------------------------------------------------
 
@@ -183,15 +196,35 @@ class LSQ(Encoder):
             self._rows, self._noise, self.history_ = train_by_search(*given)
         else:
             self._rows, self._start, self.history_ = train_published(*given)
-        if self.scalar:
+        if self.scalar or self._ordered:
             blocks = range(0, len(projected), BLOCK_ROWS)
             fields = np.concatenate([self._coder(projected[i : i + BLOCK_ROWS]) for i in blocks])
-            self._scalar.fit(centred, projected, coded_values(fields, self.levels), self._rows)
+            if self.scalar:
+                self._scalar.fit(centred, projected, coded_values(fields, self.levels), self._rows)
+            if self._ordered:
+                self._head = self._learn_head(centred, projected, fields)
+
+    def _learn_head(self, centred: Vectors, projected: Vectors, fields: Fields) -> tuple[int, tuple[float, ...]]:
+        rng = np.random.default_rng(self.seed)
+        among = np.sort(rng.choice(len(fields), size=min(len(fields), AMONG), replace=False))
+        asked = np.sort(rng.choice(len(among), size=min(len(among), QUERIES), replace=False))
+        bits = fields[among].astype(np.float32)
+        # Twice that of a coded value, which goes from −1 to 1: what a set bit adds to the squared distance.
+        weights = -4 * product(projected[among[asked]], self._rows)
+        if not self.scalar:
+            return learn_head(bits, weights, asked, 0)
+        told, steps = self._scalar.tables()
+        powers = np.arange(self.scalar_bits)
+        scalar = self._scalar.encode(centred[among], projected[among], 2 * bits - 1, self._rows)
+        bits = np.concatenate([scalar[:, None] >> powers & 1, bits], axis=1, dtype=np.float32)
+        own = np.tile(steps[1 << powers] - steps[0], (len(asked), 1))
+        return learn_head(bits, np.concatenate([own, weights + 2 * told], axis=1), asked, self.scalar_bits)
 
     # -- state --------------------------------------------------------------------------------
 
     def _state(self) -> State:
         state: State = {"mean": self._mean, "axes": self._axes, "rows": self._rows}
+        state["head"] = np.array([self._head[0], *(self._head[1] or (0.0,) * len(RATIOS))], np.float32)
         if self.refine:
             state["noise"] = np.array([self._noise], np.float32)
         else:
@@ -218,6 +251,20 @@ class LSQ(Encoder):
         if self.scalar:
             self._scalar = RowScalar(self.scalar, self.scalar_bits)
             self._scalar.restore(state, d, self.m)
+        self._head = self._restored_head(state.array("head", (1 + len(RATIOS),)))
+
+    def _restored_head(self, stored: NDArray[np.float32]) -> tuple[int, tuple[float, ...]]:
+        head, margins = float(stored[0]), tuple(float(z) for z in stored[1:])
+        if not stored.any():
+            return 0, ()
+        size = (self.scalar_bits + self.m + 7) // 8
+        if not (self._ordered and 2 <= head < size and head % 2 == 0 and 8 * head >= self.scalar_bits):
+            raise StateError(f"{self.name}: stored 'head' of {head:g} bytes is impossible for a code of {size}")
+        return int(head), margins
+
+    @classmethod
+    def _upgraded(cls, state: State, version: int) -> State:
+        return {"head": np.zeros(1 + len(RATIOS), np.float32), **state} if version < 2 else state
 
     # -- vectors to codes and back ------------------------------------------------------------
 

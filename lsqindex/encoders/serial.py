@@ -73,6 +73,8 @@ def from_bytes(data: bytes) -> Encoder:
     if version > cls.version:
         raise StateError(f"stored encoder: {name!r} version {version} is newer than {cls.version}; upgrade its package")
     arrays = {key: _array_in(key, value) for key, value in state.items()}
+    if version < cls.version:
+        arrays = cls._upgraded(arrays, version)
     return cls.from_state(config, arrays, record.get("dim"))
 
 
