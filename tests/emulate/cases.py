@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import sys
+from itertools import product
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lsqindex import _kernels, reference
-from lsqindex.storage import kept
+from lsqindex.encoders import Layout
+from lsqindex.encoders.layout import Tables
+from lsqindex.storage import kept, records
+from lsqindex.storage.columns import Column, to_blocks
+
+EXPECT = "expect" in sys.argv
 
 
-def main() -> None:
-    expect = "expect" in sys.argv
-    rng = np.random.default_rng(0)
-    out = sys.stdout.buffer
+def case(kind: int, n: int, m: int, a: int, b: int, *arrays: NDArray[Any] | bytes) -> None:
+    if not EXPECT:
+        write(np.array([kind, n, m, a, b], "<i4"), *arrays)
 
-    def case(kind: int, n: int, m: int, a: int, b: int, *arrays: np.ndarray) -> None:
-        if not expect:
-            out.write(np.array([kind, n, m, a, b], "<i4").tobytes() + b"".join(array.tobytes() for array in arrays))
 
+def write(*arrays: NDArray[Any] | bytes) -> None:
+    sys.stdout.buffer.write(b"".join(bytes(array) for array in arrays))
+
+
+def encoders(rng: np.random.Generator) -> None:
     for m in (1, 2, 15, 16, 17, 31, 33, 64, 100, 257):
         n = 20
         rows = rng.standard_normal((m, m)).astype(np.float32)
@@ -26,8 +35,8 @@ def main() -> None:
         c = rng.standard_normal((n, m)).astype(np.float32)
         case(0, n, m, 0, 0, c, gram)
         bits = reference.feedback(c.copy(), gram)
-        if expect:
-            out.write(bits.tobytes())
+        if EXPECT:
+            write(bits)
         stride = -(-m // _kernels.LANES) * _kernels.LANES
         fixed = np.rint(gram * (2.0**28 / np.abs(gram).sum(axis=1).max())).astype(np.int32)
         twice = np.zeros((m + 1, stride), np.int32)
@@ -36,49 +45,76 @@ def main() -> None:
         diagonal = np.ascontiguousarray(np.diag(fixed))
         for steps in (0, 1, 50):
             case(1, n, m, stride, steps, bits, r, twice, diagonal)
-            if expect:
+            if EXPECT:
                 better = bits.copy()
                 reference.flips(better, r, twice, diagonal, steps)
-                out.write(better.tobytes())
+                write(better)
         for levels in (2, 3, 16, 256):
             start = rng.integers(0, levels, (n, m)).astype(np.uint16)
             left = rng.standard_normal((n, m)).astype(np.float32)
             case(2, n, m, levels, 4, start, left, gram)
-            if expect:
+            if EXPECT:
                 reference.descend(start, left, gram, levels, 4)
-                out.write(start.tobytes() + left.tobytes())
-    for columns in (1, 2, 3, 8, 33, 100, 258, 259, 300):
-        for queries in (1, 2, 3, 4):
-            codes = rng.integers(0, 256, (32, columns)).astype(np.uint8)
-            blocks = np.ascontiguousarray(codes.T)
-            exact = rng.standard_normal((queries, 2 * columns, 16)).astype(np.float32)
-            bias = rng.standard_normal(queries).astype(np.float32)
-            exact[0, 0] *= 50  # so that most look-ups are small, and one is not
-            case(4, queries, columns, 0, 0, blocks, exact, bias)
-            quantized = [reference.quantize(*one) for one in zip(exact, bias, strict=True)]
-            distances = reference.nibble_distances(codes, exact, bias)
-            # Column by column, in each the queries side by side.
-            tables = np.stack([bytes_.reshape(columns, 32) for bytes_, _, _ in quantized], axis=1)
-            if expect:
-                for (_, base, step), own in zip(quantized, distances, strict=True):
-                    out.write(np.array([base, step], "<f8").tobytes() + own.tobytes())
-                out.write(tables.tobytes())
-            # The largest look-ups there are, and random ones; limits that some rows just reach.
-            full = np.full((columns, queries, 32), min(127, 65535 // (2 * columns)), np.uint8)
-            for look_ups in (tables, full):
-                at = reference.nibbles(codes).reshape(32, columns, 2).astype(np.int64)
-                places = np.arange(columns)[:, None]
-                sums = look_ups.reshape(columns, queries, 2, 16).astype(np.int64)
-                own_sums = np.stack([sums[:, q][places, np.arange(2), at].sum(axis=(1, 2)) for q in range(queries)])
-                for rank in (0, 15, 31):
-                    limits = np.sort(own_sums, axis=1)[:, rank].astype("<u2")
-                    for lower in (0, 1):
-                        limits = np.maximum(limits.astype(np.int64) - lower, 0).astype("<u2")
-                        for head in sorted({1, columns}):
-                            case(3, queries, columns, head, 0, blocks, look_ups, limits)
-                            if expect:
-                                near = own_sums <= limits[:, None]
-                                out.write(np.packbits(near, axis=1, bitorder="little").tobytes())
+                write(start, left)
+
+
+def sums(rng: np.random.Generator) -> None:
+    for columns, queries, bits in product((2, 3, 8, 33, 100, 258, 259, 300), (1, 2, 3, 4), (8, 16)):
+        codes = rng.integers(0, 256, (96, columns)).astype(np.uint8)
+        top = 127 if bits == 8 else min(127, 65535 // (2 * columns))
+        look_ups = rng.integers(0, top + 1, (queries, 2 * columns, 16)).astype(np.uint8)
+        look_ups[3:] = top
+        places = np.arange(2 * columns), reference.nibbles(codes)
+        own = np.stack([table[places].astype(np.int64).sum(axis=1) for table in look_ups])
+        own = np.minimum(own, (1 << bits) - 1).astype("<u2")
+        limits = np.sort(own, axis=1)[np.arange(queries), [40, 0, 95, 20][:queries]]  # which some rows just reach
+        head = int(rng.integers(1, columns))
+        case(3, queries, columns, head, bits, to_blocks(codes, head), look_ups, limits)
+        if EXPECT:
+            # By blocks, in each the queries side by side; masks come in the order in which blocks are asked for.
+            near = (own <= limits[:, None]).reshape(queries, 3, 32).transpose(1, 0, 2)[::-1]
+            write(np.ascontiguousarray(own.reshape(queries, 3, 32).transpose(1, 0, 2)))
+            write(np.packbits(near, axis=2, bitorder="little"))
+
+
+def searches(rng: np.random.Generator) -> None:
+    """Whole and progressive scans by nibbles, and scans by fields."""
+    counts, n = [1, 33, 0, 800, 266], 1100
+    firsts = np.cumsum([0, *counts])[:-1]
+    certain = []
+    for width, queries, (bits, z) in product((2, 3, 16, 33, 64, 259), range(1, 10), ((1, None), (1, 1.5), (8, None))):
+        layout = Layout.uniform(1 << bits, 8 * width - 1 if bits == 1 else width, linear=bits == 1)
+        values = rng.standard_normal((queries, int(layout.starts[-1]))).astype(np.float32)
+        tables = Tables(values, rng.standard_normal(queries).astype(np.float32))
+        codes = rng.integers(0, 256, (n, width)).astype(np.uint8)
+        if bits == 1:  # some rows are near: at least seven of eight bits are those that a query likes best
+            best = layout.pack((values[:, 1::2] < values[:, ::2]).astype(np.uint16))
+            flips = 1 << rng.integers(0, 8, (120, width))
+            codes[rng.permutation(n)[:120]] = best[rng.integers(0, queries, 120)] ^ flips.astype(np.uint8)
+        head = width if z is None and queries % 2 else max(1, width // 3)
+        k, parts = int(rng.choice([1, 5, 40])), 1 + queries % 3
+        column = Column(b"codes", b"c", records.CODES, width, head=head)
+        payloads = [column.encode(first, codes[first : first + own]) for first, own in zip(firsts, counts, strict=True)]
+        numbers = np.array([len(counts), n, k, layout.m, values.shape[1], bits == 1, z is not None], "<i8")
+        fields = np.concatenate([layout.starts[:-1], layout.bit_starts, layout.level_counts])
+        lying = np.array([z or 0]), np.array([firsts, counts], "<u4"), fields
+        case(4, queries, width, head, parts, numbers, *lying, values, tables.bias, *payloads)
+        if not EXPECT:
+            continue
+        if z is None:
+            found = [(*own, True) for own in reference.scan(codes, layout, tables, k, by_nibbles=bits == 1)]
+        else:
+            found = reference.progressive(codes, layout, tables, k, head, z, counts)
+            certain += [sure for _, _, sure in found]
+        for rows, distances, sure in found:
+            all_rows = np.full(n, -1, "<i4").view("<f4")
+            if sure:  # else what was found is of no use
+                all_rows[rows] = distances
+            write(bytes([sure]), all_rows)
+    assert not EXPECT or 50 < sum(certain) < len(certain)
+
+
+def kept_vectors(rng: np.random.Generator) -> None:
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     every = halves[np.isfinite(halves)].astype(np.float32)[:, None]
     samples = [rng.standard_normal((20, dim)).astype(np.float32) for dim in (1, 3, 17, 31, 32, 384, 512, 1000)]
@@ -88,9 +124,10 @@ def main() -> None:
             query = rng.standard_normal(vectors.shape[1]).astype(np.float32)
             for b, metric in enumerate(("l2", "ip", "cosine")):
                 case(5, len(vectors), vectors.shape[1], a, b, stored, query)
-                if expect:
-                    out.write(reference.exact_distances(kept.from_bytes(stored, kind)[::-1], metric, query).tobytes())
+                if EXPECT:
+                    write(reference.exact_distances(kept.from_bytes(stored, kind)[::-1], metric, query))
 
 
 if __name__ == "__main__":
-    main()
+    for kernels in (encoders, sums, searches, kept_vectors):
+        kernels(np.random.default_rng(0))

@@ -1,11 +1,13 @@
 /* Runs the kernels on cases from standard input and writes what they return: see run and cases.py.
 
    A case: int32 header {kind, n, m, a, b}, then the arrays of the kernel. kind 0 feedback, 1 flips
-   (a = stride, b = steps), 2 descend (a = levels, b = sweeps), 3 masks of the scan (n queries, m columns, of which a
-   are the head), 4 quantized look-ups and exact distances (n queries, m columns), 5 exact
+   (a = stride, b = steps), 2 descend (a = levels, b = sweeps), 3 sums of quantized look-ups (n queries, m columns, of
+   which a are the head, in b bits), 4 a search (n queries, m columns, of which a are the head, in b parts), 5 exact
    distances of kept vectors (n rows, m dimensions, a = kind, b = metric). Little-endian. */
 #include "descend.h"
+#define lsq_distances lsq_kept_distances /* scan.h has its own */
 #include "exact.h"
+#undef lsq_distances
 #include "feedback.h"
 #include "flips.h"
 #include "scan.h"
@@ -16,6 +18,68 @@ static void *take(size_t bytes) {
     void *data = malloc(bytes ? bytes : 1);
     if (!data || fread(data, 1, bytes, stdin) != bytes) exit(1);
     return data;
+}
+
+/* Sums of the heads of three blocks, then of the rest, from the last block to the first. */
+static void sums(int level, int n, size_t m, size_t head, int bits) {
+    enum { BLOCKS = 3 };
+    uint8_t *codes = take(BLOCKS * LSQ_BLOCK_ROWS * m), *lookups = take((size_t)n * m * LSQ_LOOKUPS);
+    uint16_t *limits = take((size_t)n * 2), *out = malloc((size_t)n * BLOCKS * LSQ_BLOCK_ROWS * 2);
+    uint32_t *masks = malloc((size_t)n * BLOCKS * 4), order[BLOCKS] = {2, 1, 0};
+    int64_t stride = n * LSQ_PAIR, first = (int64_t)(head + 1) / 2 * stride, rest = (int64_t)(m - head);
+    uint8_t *tables = malloc((size_t)(first + (rest + 1) / 2 * stride));
+    for (int q = 0; q < n; q++, lookups += m * LSQ_LOOKUPS) {
+        lsq_spread(lookups, (int64_t)head, tables + q * LSQ_PAIR, stride);
+        lsq_spread(lookups + head * LSQ_LOOKUPS, rest, tables + first + q * LSQ_PAIR, stride);
+    }
+    lsq_block heads = {codes, NULL, (int64_t)head, 0}, tails = {codes + BLOCKS * LSQ_BLOCK_ROWS * head, NULL, rest, 0};
+    lsq_work work = {heads, BLOCKS, NULL, tables, stride, out, n * LSQ_BLOCK_ROWS, 0, limits, masks};
+    lsq_sums(level, bits, n, &work);
+    lsq_work more = {tails, BLOCKS, order, tables + first, stride, out, n * LSQ_BLOCK_ROWS, 1, limits, masks};
+    lsq_sums(level, bits, n, &more);
+    for (int r = 0; r < n * BLOCKS * LSQ_BLOCK_ROWS; r++) {
+        uint16_t sum = lsq_sum_of(out + r / LSQ_BLOCK_ROWS * LSQ_BLOCK_ROWS, bits, r % LSQ_BLOCK_ROWS);
+        fwrite(&sum, 2, 1, stdout);
+    }
+    fwrite(masks, 4, (size_t)n * BLOCKS, stdout);
+}
+
+/* For each query whether it is sure, and the distance of each row, or -1 as an int where it was not found. */
+static int search(int level, int64_t nq, size_t width, size_t head, int64_t parts) {
+    int64_t *numbers = take(7 * 8), records = numbers[0], rows = numbers[1], fields = numbers[3], size = numbers[4];
+    double *z = take(8);
+    uint32_t *starts = take((size_t)records * 8), *counts = starts + records;
+    int64_t *places = take((size_t)(3 * fields + 1) * 8);
+    float *values = take((size_t)(nq * size) * 4), *biases = take((size_t)nq * 4), *every = malloc((size_t)rows * 4);
+    uint64_t *addresses = malloc((size_t)records * 8);
+    for (int64_t i = 0; i < records; i++) {
+        uint8_t *record = take(LSQ_HEADER + (counts[i] + 31) / 32 * 32 * width);
+        addresses[i] = (uint64_t)(uintptr_t)(record + LSQ_HEADER);
+    }
+    lsq_codes codes = {{starts, counts, addresses, records}, (int64_t)width, (int64_t)head,
+                       {fields, places, places + fields, places + 2 * fields + 1}, {NULL, 0, 1, NULL, 0}};
+    lsq_scan scan = {&codes, level, (int)numbers[5], (int)numbers[6], nq, numbers[2], parts,
+                     calloc((size_t)nq, sizeof(lsq_query)), malloc((size_t)(nq * lsq_pairs(&codes)) * LSQ_PAIR),
+                     calloc((size_t)(nq * parts), sizeof(lsq_hits)), calloc((size_t)(nq * parts), sizeof(lsq_nearest))};
+    for (int64_t q = 0; q < nq; q++) {
+        scan.queries[q].values = values + q * size;
+        scan.queries[q].bias = biases[q];
+        scan.queries[q].exact = malloc(width * LSQ_LOOKUPS * sizeof(float));
+    }
+    int fine = lsq_scan_prepare(&scan, *z);
+    for (int64_t part = 0; part < parts; part++)
+        fine = fine && lsq_scan_run(&scan, part, part * records / parts, (part + 1) * records / parts);
+    for (int64_t q = 0; fine && q < nq; q++) {
+        uint8_t sure;
+        fine = lsq_scan_finish(&scan, q, &sure);
+        memset(every, 255, (size_t)rows * 4);
+        for (int64_t i = 0; sure && i < scan.nearest[q].count; i++)
+            every[scan.nearest[q].rows[i]] = scan.nearest[q].distances[i];
+        fwrite(&sure, 1, 1, stdout);
+        fwrite(every, 4, (size_t)rows, stdout);
+    }
+    lsq_scan_free(&scan);
+    return fine;
 }
 
 int main(int count, char **arguments) {
@@ -37,27 +101,9 @@ int main(int count, char **arguments) {
             lsq_flips(level, bits, r, g2, diagonal, work, (int64_t)n, (int32_t)m, (int32_t)a, head[4], low - 1);
             fwrite(bits, 1, n * m, stdout);
         } else if (head[0] == 3) {
-            uint8_t *codes = take(LSQ_BLOCK_ROWS * m), *tables = take(n * m * LSQ_TABLE);
-            uint16_t *limits = take(n * 2);
-            uint32_t *masks = malloc(n * 4);
-            lsq_block block = {codes, codes + LSQ_BLOCK_ROWS * a, (int64_t)a, (int64_t)(m - a)};
-            lsq_masks(level, &block, tables, (int)n, limits, masks);
-            fwrite(masks, 4, n, stdout);
+            sums(level, (int)n, m, a, head[4]);
         } else if (head[0] == 4) {
-            uint8_t *codes = take(LSQ_BLOCK_ROWS * m), *tables = malloc(n * m * LSQ_TABLE);
-            float *exact = take(n * m * LSQ_TABLE * 4), *bias = take(n * 4);
-            lsq_block block = {codes, codes, (int64_t)m, 0};
-            for (size_t q = 0; q < n; q++) {
-                lsq_query query = {.exact = exact + q * m * LSQ_TABLE, .bias = bias[q]};
-                lsq_quantize(&query, (int64_t)m, tables + q * LSQ_TABLE, (int64_t)n * LSQ_TABLE);
-                fwrite(&query.base, 8, 1, stdout);
-                fwrite(&query.step, 8, 1, stdout);
-                for (int lane = 0; lane < LSQ_BLOCK_ROWS; lane++) {
-                    float distance = lsq_nibble_distance(&block, lane, &query);
-                    fwrite(&distance, 4, 1, stdout);
-                }
-            }
-            fwrite(tables, 1, n * m * LSQ_TABLE, stdout);
+            if (!search(level, (int64_t)n, m, a, head[4])) return 4;
         } else if (head[0] == 5) {
             size_t width = (size_t)(lsq_number_size(head[3]) * head[2] + lsq_scale_size(head[3]));
             uint8_t *data = take(n * width);
@@ -67,7 +113,7 @@ int main(int count, char **arguments) {
             for (size_t i = 0; i < n; i++) numbers[i] = (uint32_t)(n - 1 - i);
             lsq_column column = {&start, &rows, &address, 1};
             lsq_kept kept = {&column, head[3], head[4], (int64_t)m};
-            if (lsq_distances(level, &kept, query, room, numbers, (int64_t)n, out) >= 0) return 3;
+            if (lsq_kept_distances(level, &kept, query, room, numbers, (int64_t)n, out) >= 0) return 3;
             fwrite(out, 4, n, stdout);
         } else {
             uint16_t *levels = take(n * m * 2);
