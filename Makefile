@@ -36,8 +36,10 @@ test-long: $(VENV)/.installed
 	  tests/test_damage.py tests/test_index_machine.py
 
 sanitize:
+	rm -rf build
 	test -x $(VENV)-sanitize/bin/python || $(PYTHON) -m venv $(VENV)-sanitize
 	LSQINDEX_SANITIZE=1 $(VENV)-sanitize/bin/python -m pip install --quiet --force-reinstall '.[test]'
+	rm -rf build
 	cp tests/test_exact.py tests/test_kernels.py tests/test_records.py tests/test_scan.py $(VENV)-sanitize/
 	cd $(VENV)-sanitize && LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 bin/python -m pytest -p no:cacheprovider -c /dev/null \

@@ -16,8 +16,10 @@
     /* The k-th smallest of `count` values, which are moved about. */                                                  \
     static type name(type *values, int64_t count, int64_t k) {                                                         \
         int64_t low = 0, high = count - 1, at = k - 1;                                                                 \
+        uint64_t random = 1; /* a pivot in a fixed place would make some orders of rows take quadratic time */        \
         while (low < high) {                                                                                           \
-            type pivot = values[low + (high - low) / 2];                                                               \
+            random = random * 6364136223846793005u + 1442695040888963407u;                                             \
+            type pivot = values[low + (int64_t)((random >> 33) % (uint64_t)(high - low + 1))];                         \
             int64_t i = low, j = high;                                                                                 \
             while (i <= j) {                                                                                           \
                 while (values[i] < pivot) i++;                                                                         \
@@ -90,11 +92,15 @@ LSQ_INLINE int lsq_offer(lsq_nearest *nearest, uint32_t row, float distance) {
 
 /* ---- by quantized sum: all that are not more than `margin` above the k-th ------------------------------------------- */
 
+/* Where no more than LSQ_FEW are wanted, the smallest sums are kept sorted, and the limit is known at any time. */
+enum { LSQ_FEW = 64 };
+
 typedef struct {
     uint16_t *sums, *work;
     uint32_t *rows;
     int64_t count, capacity, k, margin;
     uint16_t limit; /* the k-th smallest sum and the margin; the largest number until there are k */
+    uint16_t best[LSQ_FEW];
 } lsq_hits;
 
 static int lsq_hits_room(lsq_hits *hits, int64_t capacity) {
@@ -113,6 +119,7 @@ static int lsq_hits_init(lsq_hits *hits, int64_t k, int64_t margin) {
     hits->k = k;
     hits->margin = margin;
     hits->limit = 65535;
+    memset(hits->best, 0xFF, sizeof(hits->best));
     return lsq_hits_room(hits, k + (k > 512 ? k / 2 : 256));
 }
 
@@ -122,11 +129,17 @@ static void lsq_hits_free(lsq_hits *hits) {
     free(hits->rows);
 }
 
+LSQ_INLINE void lsq_hits_limit(lsq_hits *hits, uint16_t kth) {
+    int64_t limit = kth + hits->margin;
+    hits->limit = limit < 65535 ? (uint16_t)limit : 65535;
+}
+
 static int lsq_hits_prune(lsq_hits *hits) {
     if (hits->count >= hits->k) {
-        memcpy(hits->work, hits->sums, (size_t)hits->count * sizeof(uint16_t));
-        int64_t limit = lsq_kth_sum(hits->work, hits->count, hits->k) + hits->margin;
-        hits->limit = limit < 65535 ? (uint16_t)limit : 65535;
+        if (hits->k > LSQ_FEW) {
+            memcpy(hits->work, hits->sums, (size_t)hits->count * sizeof(uint16_t));
+            lsq_hits_limit(hits, lsq_kth_sum(hits->work, hits->count, hits->k));
+        }
         int64_t kept = 0;
         for (int64_t i = 0; i < hits->count; i++) {
             if (hits->sums[i] > hits->limit) continue;
@@ -142,6 +155,12 @@ LSQ_INLINE int lsq_hit(lsq_hits *hits, uint32_t row, uint16_t sum) {
     if (sum > hits->limit) return 1;
     hits->sums[hits->count] = sum;
     hits->rows[hits->count++] = row;
+    if (hits->k <= LSQ_FEW && sum < hits->best[hits->k - 1]) {
+        int64_t at = hits->k - 1;
+        for (; at > 0 && hits->best[at - 1] > sum; at--) hits->best[at] = hits->best[at - 1];
+        hits->best[at] = sum;
+        lsq_hits_limit(hits, hits->best[hits->k - 1]);
+    }
     return hits->count < hits->capacity || lsq_hits_prune(hits);
 }
 

@@ -72,7 +72,7 @@ LSQ_INLINE void lsq_least_body(const float *exact, int64_t nibbles, float *low, 
         for (int n = 1; n < 16; n++) {
             float value = exact[i * 16 + n];
             least = value < least ? value : least;
-            most = value > most ? value : most;
+            most = value > most || value != value ? value : most; /* what is not a number stays */
         }
         low[i] = least;
         high[i] = most;
@@ -93,7 +93,8 @@ static lsq_scale lsq_finest(const float *low, const float *high, int64_t nibbles
     lsq_scale scale = {base, widest > 0 ? widest / (double)top : 1, 0, 0};
     /* A distance is fewer than nibbles / 2 + 4 additions one after another, each rounded by half an epsilon at most of
      * what all look-ups may come to; one more step for rounding here. */
-    scale.slack = 1 + ((double)nibbles / 2 + 4) * FLT_EPSILON * size / scale.step;
+    /* Where sums may leave float32, or are not numbers, nothing bounds them. */
+    scale.slack = size < FLT_MAX / 2 ? 1 + ((double)nibbles / 2 + 4) * FLT_EPSILON * size / scale.step : INFINITY;
     return scale;
 }
 

@@ -65,7 +65,7 @@ static lsq_plan lsq_make_plan(const lsq_moments *m, int64_t nibbles, int64_t hea
     double limit = floor(plan.limit / plan.ratio + 0.5);
     plan.possible = limit > 0 && limit < 255;
     plan.head_limit = plan.possible ? (uint16_t)limit : 0;
-    plan.margin = (int64_t)ceil(4 * sqrt((double)nibbles / 12)) + 1;
+    plan.margin = (int64_t)ceil(3 * sqrt((double)nibbles / 12)) + 1;
     return plan;
 }
 

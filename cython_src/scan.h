@@ -27,10 +27,10 @@ typedef struct {
 } lsq_filter;
 
 LSQ_INLINE int lsq_may(const lsq_filter *filter, uint32_t row) {
-    int64_t segment = row / filter->segment_rows;
-    if (segment < filter->segments && filter->deleted[segment]) {
+    if (filter->segments) {
+        int64_t segment = row / filter->segment_rows;
         uint32_t at = row % filter->segment_rows;
-        if (filter->deleted[segment][at >> 3] >> (at & 7) & 1) return 0;
+        if (segment < filter->segments && filter->deleted[segment] && filter->deleted[segment][at >> 3] >> (at & 7) & 1) return 0;
     }
     return !filter->allowed || (row < filter->allowed_rows && filter->allowed[row >> 3] >> (row & 7) & 1);
 }
@@ -43,6 +43,14 @@ typedef struct {
     lsq_fields fields;
     lsq_filter filter;
 } lsq_codes;
+
+/* The columns of a block: the first `heads` from `head` on, the others from `tail` on. The columns of the next block
+ * follow each of them. */
+typedef struct { const uint8_t *head, *tail; int64_t heads, tails; } lsq_block;
+
+LSQ_INLINE const uint8_t *lsq_block_column(const lsq_block *block, int64_t j) {
+    return j < block->heads ? block->head + j * LSQ_BLOCK_ROWS : block->tail + (j - block->heads) * LSQ_BLOCK_ROWS;
+}
 
 LSQ_INLINE lsq_block lsq_block_at(const lsq_codes *codes, int64_t record, uint64_t at) {
     const uint8_t *payload = (const uint8_t *)(uintptr_t)codes->column.addresses[record];
@@ -177,10 +185,10 @@ static void lsq_sample(const lsq_scan *scan, int64_t group, lsq_moments *moments
             here = codes->column.counts[++record] / LSQ_BLOCK_ROWS;
         }
         lsq_block block = lsq_block_at(codes, record, (uint64_t)(at - before));
-        lsq_work first = {{block.head, block.head, block.heads, 0}, 1, NULL, tables, stride, sums, 0, 0, limits, masks};
+        lsq_work first = {block.head, block.heads, 1, NULL, tables, stride, sums, 0, 0, limits, masks};
         lsq_sums(scan->level, 16, nq, &first);
         memcpy(heads, sums, sizeof(heads));
-        lsq_work rest = {{block.tail, block.tail, block.tails, 0}, 1, NULL, tables + lsq_head_pairs(codes) * stride, stride, sums, 0, 1, limits, masks};
+        lsq_work rest = {block.tail, block.tails, 1, NULL, tables + lsq_head_pairs(codes) * stride, stride, sums, 0, 1, limits, masks};
         lsq_sums(scan->level, 16, nq, &rest);
         for (int q = 0; q < nq; q++)
             lsq_moments_add(&moments[q], heads + q * LSQ_BLOCK_ROWS, sums + q * LSQ_BLOCK_ROWS, LSQ_BLOCK_ROWS);
@@ -261,55 +269,98 @@ LSQ_INLINE int lsq_keep(const lsq_codes *codes, lsq_hits *hits, uint32_t first, 
     return 1;
 }
 
+/* A run of blocks for a group of queries: sums, and the blocks where a row passed. */
+typedef struct {
+    lsq_block block; /* the first one */
+    uint32_t start;  /* its first row */
+    int64_t blocks;
+    uint16_t sums[LSQ_RUN * LSQ_BLOCK_ROWS];
+    uint32_t masks[LSQ_RUN];
+    uint32_t passed[LSQ_RUN]; /* those of one query after those of another */
+    int64_t count[LSQ_GROUP];
+} lsq_run;
+
+/* Sum up the heads of a run (all columns, if not progressive); `rows` are left in the record. */
+static void lsq_run_heads(const lsq_scan *scan, int64_t group, const lsq_hits *hits, lsq_run *run, uint32_t rows) {
+    const int nq = lsq_group_size(scan, group), progressive = scan->progressive;
+    uint16_t limits[LSQ_GROUP];
+    const int64_t stride = nq * LSQ_PAIR, apart = nq * LSQ_BLOCK_ROWS;
+    const uint8_t *tables = lsq_group_tables(scan, group);
+    lsq_work heads = {run->block.head, run->block.heads, run->blocks, NULL, tables, stride, run->sums, apart, 0, limits, run->masks};
+    for (int q = 0; q < nq; q++)
+        limits[q] = progressive ? scan->queries[group * LSQ_GROUP + q].plan.head_limit : hits[q].limit;
+    lsq_sums(scan->level, progressive ? 8 : 16, nq, &heads);
+    if (!progressive && run->block.tails) {
+        lsq_work tails = {run->block.tail, run->block.tails, run->blocks, NULL, tables + lsq_head_pairs(scan->codes) * stride,
+                          stride, run->sums, apart, 1, limits, run->masks};
+        lsq_sums(scan->level, 16, nq, &tails);
+    }
+    if (rows < run->blocks * LSQ_BLOCK_ROWS)
+        for (int q = 0; q < nq; q++) run->masks[(run->blocks - 1) * nq + q] &= (1u << rows % LSQ_BLOCK_ROWS) - 1;
+    for (int q = 0; q < nq; q++) {
+        /* Without a branch, which could not be foretold. */
+        uint32_t *passed = run->passed + q * run->blocks;
+        int64_t n = 0;
+        for (int64_t b = 0; b < run->blocks; b++) {
+            passed[n] = (uint32_t)b;
+            n += run->masks[b * nq + q] != 0;
+        }
+        run->count[q] = n;
+        for (int64_t i = 0; progressive && i < n; i++)
+            for (int64_t at = 0; at < run->block.tails * LSQ_BLOCK_ROWS; at += 64)
+                LSQ_PREFETCH(run->block.tail + passed[i] * run->block.tails * LSQ_BLOCK_ROWS + at);
+    }
+}
+
 /* Limits are sought early, but not for ever where there are none. */
 enum { LSQ_EARLY = 4096 };
 
-/* One record for a group of queries, by nibbles; 0 without memory. */
-static int lsq_scan_nibbles(const lsq_scan *scan, int64_t record, int64_t group, lsq_hits *hits) {
+/* Sum up the rest where a head passed, and keep the rows that pass; 0 without memory. */
+static int lsq_run_tails(const lsq_scan *scan, int64_t group, lsq_hits *hits, lsq_run *run) {
     const lsq_codes *codes = scan->codes;
     const int nq = lsq_group_size(scan, group), progressive = scan->progressive, bits = progressive ? 8 : 16;
-    const uint32_t start = codes->column.starts[record], count = codes->column.counts[record];
-    const int64_t blocks = (count + LSQ_BLOCK_ROWS - 1) / LSQ_BLOCK_ROWS;
     const int64_t stride = nq * LSQ_PAIR, apart = nq * LSQ_BLOCK_ROWS;
-    uint16_t sums[LSQ_RUN * LSQ_GROUP * LSQ_BLOCK_ROWS], limits[LSQ_GROUP];
-    uint32_t masks[LSQ_RUN * LSQ_GROUP], passed[LSQ_RUN], near[LSQ_RUN];
-    const uint8_t *tables = lsq_group_tables(scan, group), *tail_tables = tables + lsq_head_pairs(codes) * stride;
-    for (int64_t first = 0, run; first < blocks; first += run) {
-        const lsq_block block = lsq_block_at(codes, record, (uint64_t)first);
-        /* Limits are as of the beginning of a run: short ones until there are some. */
-        run = !progressive && hits->limit == 65535 ? 2 : LSQ_RUN;
-        if (run > blocks - first) run = blocks - first;
-        lsq_work work = {block, run, NULL, tables, stride, sums, apart, 0, limits, masks};
-        if (progressive) work.block.tails = 0;
-        for (int q = 0; q < nq; q++)
-            limits[q] = progressive ? scan->queries[group * LSQ_GROUP + q].plan.head_limit : hits[q].limit;
-        lsq_sums(scan->level, bits, nq, &work);
-        if (first + run == blocks && count % LSQ_BLOCK_ROWS)
-            for (int q = 0; q < nq; q++) masks[(run - 1) * nq + q] &= (1u << count % LSQ_BLOCK_ROWS) - 1;
-        for (int q = 0; q < nq; q++) {
-            /* Blocks where a row passed: found without a branch, which could not be foretold. */
-            int64_t n = 0;
-            for (int64_t b = 0; b < run; b++) {
-                passed[n] = (uint32_t)b;
-                n += masks[b * nq + q] != 0;
-            }
-            if (progressive && n) {
-                for (int64_t i = 0; i < n; i++)
-                    for (int64_t at = 0; at < block.tails * LSQ_BLOCK_ROWS; at += 64)
-                        LSQ_PREFETCH(block.tail + passed[i] * block.tails * LSQ_BLOCK_ROWS + at);
-                lsq_work rest = {{block.tail, block.tail, block.tails, 0}, n, passed, tail_tables + q * LSQ_PAIR, stride,
-                                 sums + q * LSQ_BLOCK_ROWS, apart, 1, &hits[q].limit, near};
-                lsq_sums(scan->level, 8, 1, &rest);
-            }
-            for (int64_t i = 0; i < n; i++) {
-                const uint32_t b = passed[i], mask = masks[b * nq + q] & (progressive ? near[i] : 0xFFFFFFFFu);
-                if (mask && !lsq_keep(codes, &hits[q], start + ((uint32_t)first + b) * LSQ_BLOCK_ROWS, mask,
-                                      sums + b * apart + q * LSQ_BLOCK_ROWS, bits))
-                    return 0;
-            }
-            if (hits[q].limit == 65535 && hits[q].count >= hits[q].k && hits[q].count < LSQ_EARLY && !lsq_hits_prune(&hits[q]))
+    const uint8_t *tables = lsq_group_tables(scan, group) + lsq_head_pairs(codes) * stride;
+    for (int q = 0; q < nq; q++) {
+        uint32_t near[LSQ_RUN], *passed = run->passed + q * run->blocks;
+        if (progressive && run->count[q]) {
+            lsq_work tails = {run->block.tail, run->block.tails, run->count[q], passed, tables + q * LSQ_PAIR, stride,
+                              run->sums + q * LSQ_BLOCK_ROWS, apart, 1, &hits[q].limit, near};
+            lsq_sums(scan->level, 8, 1, &tails);
+        }
+        int64_t n = 0, before = hits[q].count;
+        for (int64_t i = 0; i < run->count[q]; i++) {
+            const uint32_t b = passed[i], mask = run->masks[b * nq + q] & (progressive ? near[i] : 0xFFFFFFFFu);
+            passed[n] = b;
+            near[n] = mask;
+            n += mask != 0;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            const uint32_t b = passed[i];
+            if (!lsq_keep(codes, &hits[q], run->start + b * LSQ_BLOCK_ROWS, near[i],
+                          run->sums + b * apart + q * LSQ_BLOCK_ROWS, bits))
                 return 0;
         }
+        if (hits[q].limit == 65535 && hits[q].k > LSQ_FEW && hits[q].count > before && hits[q].count >= hits[q].k &&
+            hits[q].count < LSQ_EARLY && !lsq_hits_prune(&hits[q]))
+            return 0;
+    }
+    return 1;
+}
+
+/* One record for a group of queries, by nibbles; 0 without memory. */
+static int lsq_scan_nibbles(const lsq_scan *scan, int64_t record, int64_t group, lsq_hits *hits) {
+    const uint32_t start = scan->codes->column.starts[record], count = scan->codes->column.counts[record];
+    const int64_t blocks = (count + LSQ_BLOCK_ROWS - 1) / LSQ_BLOCK_ROWS;
+    lsq_run run;
+    for (int64_t first = 0; first < blocks; first += run.blocks) {
+        run.block = lsq_block_at(scan->codes, record, (uint64_t)first);
+        run.start = start + (uint32_t)first * LSQ_BLOCK_ROWS;
+        /* Limits are as of the beginning of a run: short ones until there are some. */
+        run.blocks = !scan->progressive && hits->limit == 65535 ? 2 : LSQ_RUN / lsq_group_size(scan, group);
+        if (run.blocks > blocks - first) run.blocks = blocks - first;
+        lsq_run_heads(scan, group, hits, &run, count - (uint32_t)first * LSQ_BLOCK_ROWS);
+        if (!lsq_run_tails(scan, group, hits, &run)) return 0;
     }
     return 1;
 }

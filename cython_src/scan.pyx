@@ -109,6 +109,8 @@ cdef class Codes:
         """Exact distances of ``rows``, so many (``found``) for each query."""
         cdef int64_t nq = values.shape[0], q, at = 0
         for q in range(found.shape[0]):
+            if not 0 <= found[q] <= rows.shape[0] - at:
+                raise ValueError("scan: sizes do not fit")
             at += found[q]
         if biases.shape[0] != nq or found.shape[0] != nq or rows.shape[0] != at:
             raise ValueError("scan: sizes do not fit")
@@ -157,7 +159,7 @@ cdef class Scan:
         cdef uint8_t[::1] tables
         if self.scan.queries is not NULL:
             raise ValueError("scan: made once already")
-        if biases.shape[0] != nq or k < 1 or parts < 1:
+        if biases.shape[0] != nq or not 1 <= k <= 1 << 32 or not 1 <= parts <= 1 << 16:
             raise ValueError("scan: sizes do not fit")
         _check_values(codes, values)
         if z is not None and not (nibbles and codes.codes.head < codes.codes.width):

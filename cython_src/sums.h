@@ -25,28 +25,20 @@
 #include <arm_neon.h>
 #endif
 
-/* LSQ_RUN: blocks summed up in one go. LSQ_AHEAD: so many bytes before they are needed codes are asked for: the hardware's
- * own prefetching ends at a page. */
-enum { LSQ_GROUP = 4, LSQ_RUN = 32, LSQ_AHEAD = 4096 };
+/* LSQ_RUN: blocks, times queries, summed up in one go. LSQ_AHEAD: so many bytes before they are needed codes are asked for
+ * (into the second cache: the first is full of tables and sums). The hardware's own prefetching ends at every page. */
+enum { LSQ_GROUP = 4, LSQ_RUN = 128, LSQ_AHEAD = 8192 };
 
 #if defined(__GNUC__) || defined(__clang__)
-#define LSQ_PREFETCH(address) __builtin_prefetch(address)
+#define LSQ_PREFETCH(address) __builtin_prefetch(address, 0, 2)
 #else
 #define LSQ_PREFETCH(address) (void)(address)
 #endif
 
-/* The columns of a block: the first `heads` from `head` on, the others from `tail` on. The columns of the next block
- * follow each of them. */
-typedef struct { const uint8_t *head, *tail; int64_t heads, tails; } lsq_block;
-
-LSQ_INLINE const uint8_t *lsq_block_column(const lsq_block *block, int64_t j) {
-    return j < block->heads ? block->head + j * LSQ_BLOCK_ROWS : block->tail + (j - block->heads) * LSQ_BLOCK_ROWS;
-}
-
-/* What to sum up. Look-ups of query q for pair p of columns are at tables + p * stride + q * LSQ_PAIR; pairs of the head
- * come first, then those of the tail. */
+/* What to sum up. Look-ups of query q for pair p of columns are at tables + p * stride + q * LSQ_PAIR. */
 typedef struct {
-    lsq_block block;         /* the first one */
+    const uint8_t *codes;    /* block 0; others follow */
+    int64_t columns;         /* of a block */
     int64_t blocks;
     const uint32_t *which;   /* the numbers of the blocks, or NULL: 0, 1, 2, … */
     const uint8_t *tables;
@@ -81,18 +73,12 @@ static void lsq_sums_portable(const lsq_work *work, int bits, int nq) {
     for (int64_t at = 0; at < work->blocks * nq; at++) {
         int64_t block = work->which ? work->which[at / nq] : at / nq, q = at % nq;
         uint16_t sums[LSQ_BLOCK_ROWS] = {0}, *stored = work->sums + block * work->apart + q * LSQ_BLOCK_ROWS;
-        const uint8_t *tables = work->tables + q * LSQ_PAIR;
-        for (int part = 0; part < 2; part++) {
-            int64_t columns = part ? work->block.tails : work->block.heads;
-            if (!columns) continue;
-            const uint8_t *codes = (part ? work->block.tail : work->block.head) + block * columns * LSQ_BLOCK_ROWS;
-            for (int64_t j = 0; j < columns; j++, codes += LSQ_BLOCK_ROWS) {
-                const uint8_t *table = tables + j / 2 * work->stride + (j & 1) * 32;
-                for (int r = 0; r < LSQ_BLOCK_ROWS; r++) sums[r] += (uint16_t)(table[codes[r] & 15] + table[64 + (codes[r] >> 4)]);
-                if (bits == 8)
-                    for (int r = 0; r < LSQ_BLOCK_ROWS; r++) sums[r] = sums[r] < 255 ? sums[r] : 255;
-            }
-            tables += (columns + 1) / 2 * work->stride;
+        const uint8_t *tables = work->tables + q * LSQ_PAIR, *codes = work->codes + block * work->columns * LSQ_BLOCK_ROWS;
+        for (int64_t j = 0; j < work->columns; j++, codes += LSQ_BLOCK_ROWS) {
+            const uint8_t *table = tables + j / 2 * work->stride + (j & 1) * 32;
+            for (int r = 0; r < LSQ_BLOCK_ROWS; r++) sums[r] += (uint16_t)(table[codes[r] & 15] + table[64 + (codes[r] >> 4)]);
+            if (bits == 8)
+                for (int r = 0; r < LSQ_BLOCK_ROWS; r++) sums[r] = sums[r] < 255 ? sums[r] : 255;
         }
         lsq_end(work, bits, sums, stored, &work->masks[at], work->limits[q]);
     }
@@ -131,23 +117,20 @@ LSQ_TARGET_AVX2 LSQ_INLINE void lsq_block_avx2(const lsq_work *work, const int b
     const uint8_t *tables = work->tables;
     __m256i a[LSQ_GROUP], b[LSQ_GROUP];
     LSQ_UNROLL for (int q = 0; q < nq; q++) a[q] = b[q] = _mm256_setzero_si256();
-    for (int part = 0; part < 2; part++) {
-        const int64_t columns = part ? work->block.tails : work->block.heads;
-        const uint8_t *codes = (part ? work->block.tail : work->block.head) + block * columns * LSQ_BLOCK_ROWS;
-        for (int64_t j = 0; j < columns; j += 2, tables += work->stride, codes += 2 * LSQ_BLOCK_ROWS) {
-            LSQ_PREFETCH(codes + ahead);
-            LSQ_UNROLL for (int c = 0; c < 2; c++) {
-                if (j + c == columns) break;
-                __m256i code = _mm256_loadu_si256((const __m256i *)(codes + c * LSQ_BLOCK_ROWS));
-                __m256i low = _mm256_and_si256(code, nibble), high = _mm256_and_si256(_mm256_srli_epi16(code, 4), nibble);
-                LSQ_UNROLL for (int q = 0; q < nq; q++) {
-                    const uint8_t *table = tables + q * LSQ_PAIR + 32 * c;
-                    __m256i one = _mm256_loadu_si256((const __m256i *)table);
-                    __m256i two = _mm256_loadu_si256((const __m256i *)(table + 64));
-                    __m256i sum = _mm256_add_epi8(_mm256_shuffle_epi8(one, low), _mm256_shuffle_epi8(two, high));
-                    a[q] = bits == 8 ? _mm256_adds_epu8(a[q], sum) : _mm256_add_epi16(a[q], sum);
-                    if (bits == 16) b[q] = _mm256_add_epi16(b[q], _mm256_srli_epi16(sum, 8));
-                }
+    const uint8_t *codes = work->codes + block * work->columns * LSQ_BLOCK_ROWS;
+    for (int64_t j = 0; j < work->columns; j += 2, tables += work->stride, codes += 2 * LSQ_BLOCK_ROWS) {
+        LSQ_PREFETCH(codes + ahead);
+        LSQ_UNROLL for (int c = 0; c < 2; c++) {
+            if (j + c == work->columns) break;
+            __m256i code = _mm256_loadu_si256((const __m256i *)(codes + c * LSQ_BLOCK_ROWS));
+            __m256i low = _mm256_and_si256(code, nibble), high = _mm256_and_si256(_mm256_srli_epi16(code, 4), nibble);
+            LSQ_UNROLL for (int q = 0; q < nq; q++) {
+                const uint8_t *table = tables + q * LSQ_PAIR + 32 * c;
+                __m256i one = _mm256_loadu_si256((const __m256i *)table);
+                __m256i two = _mm256_loadu_si256((const __m256i *)(table + 64));
+                __m256i sum = _mm256_add_epi8(_mm256_shuffle_epi8(one, low), _mm256_shuffle_epi8(two, high));
+                a[q] = bits == 8 ? _mm256_adds_epu8(a[q], sum) : _mm256_add_epi16(a[q], sum);
+                if (bits == 16) b[q] = _mm256_add_epi16(b[q], _mm256_srli_epi16(sum, 8));
             }
         }
     }
@@ -165,29 +148,26 @@ LSQ_TARGET_AVX512 LSQ_INLINE void lsq_blocks_avx512(const lsq_work *work, const 
     __m512i a[2 * LSQ_GROUP], b[2 * LSQ_GROUP];
     LSQ_UNROLL for (int n = 0; n < nb; n++) block[n] = work->which ? work->which[i + n] : i + n;
     LSQ_UNROLL for (int n = 0; n < nb * nq; n++) a[n] = b[n] = _mm512_setzero_si512();
-    for (int part = 0; part < 2; part++) {
-        const int64_t columns = part ? work->block.tails : work->block.heads;
-        const uint8_t *first = part ? work->block.tail : work->block.head, *codes[2];
-        LSQ_UNROLL for (int n = 0; n < nb; n++) codes[n] = first + block[n] * columns * LSQ_BLOCK_ROWS;
-        for (int64_t j = 0; j < columns; j += 2, tables += work->stride) {
-            __m512i low[2], high[2];
+    const uint8_t *codes[2];
+    LSQ_UNROLL for (int n = 0; n < nb; n++) codes[n] = work->codes + block[n] * work->columns * LSQ_BLOCK_ROWS;
+    for (int64_t j = 0; j < work->columns; j += 2, tables += work->stride) {
+        __m512i low[2], high[2];
+        LSQ_UNROLL for (int n = 0; n < nb; n++) {
+            const uint8_t *here = codes[n] + j * LSQ_BLOCK_ROWS;
+            LSQ_PREFETCH(here + ahead);
+            /* The last column has no partner: its half is zero, and looks up zeros. */
+            __m512i code = j + 1 < work->columns ? _mm512_loadu_si512(here)
+                                                 : _mm512_zextsi256_si512(_mm256_loadu_si256((const __m256i *)here));
+            low[n] = _mm512_and_si512(code, nibble);
+            high[n] = _mm512_and_si512(_mm512_srli_epi16(code, 4), nibble);
+        }
+        LSQ_UNROLL for (int q = 0; q < nq; q++) {
+            __m512i one = _mm512_loadu_si512(tables + q * LSQ_PAIR), two = _mm512_loadu_si512(tables + q * LSQ_PAIR + 64);
             LSQ_UNROLL for (int n = 0; n < nb; n++) {
-                const uint8_t *here = codes[n] + j * LSQ_BLOCK_ROWS;
-                LSQ_PREFETCH(here + ahead);
-                /* The last column has no partner: its half is zero, and looks up zeros. */
-                __m512i code = j + 1 < columns ? _mm512_loadu_si512(here)
-                                               : _mm512_zextsi256_si512(_mm256_loadu_si256((const __m256i *)here));
-                low[n] = _mm512_and_si512(code, nibble);
-                high[n] = _mm512_and_si512(_mm512_srli_epi16(code, 4), nibble);
-            }
-            LSQ_UNROLL for (int q = 0; q < nq; q++) {
-                __m512i one = _mm512_loadu_si512(tables + q * LSQ_PAIR), two = _mm512_loadu_si512(tables + q * LSQ_PAIR + 64);
-                LSQ_UNROLL for (int n = 0; n < nb; n++) {
-                    __m512i sum = _mm512_add_epi8(_mm512_shuffle_epi8(one, low[n]), _mm512_shuffle_epi8(two, high[n]));
-                    const int to = n * nq + q;
-                    a[to] = bits == 8 ? _mm512_adds_epu8(a[to], sum) : _mm512_add_epi16(a[to], sum);
-                    if (bits == 16) b[to] = _mm512_add_epi16(b[to], _mm512_srli_epi16(sum, 8));
-                }
+                __m512i sum = _mm512_add_epi8(_mm512_shuffle_epi8(one, low[n]), _mm512_shuffle_epi8(two, high[n]));
+                const int to = n * nq + q;
+                a[to] = bits == 8 ? _mm512_adds_epu8(a[to], sum) : _mm512_add_epi16(a[to], sum);
+                if (bits == 16) b[to] = _mm512_add_epi16(b[to], _mm512_srli_epi16(sum, 8));
             }
         }
     }
@@ -205,9 +185,10 @@ LSQ_TARGET_AVX512 LSQ_INLINE void lsq_blocks_avx512(const lsq_work *work, const 
         for (int64_t i = 0; i < work->blocks; i++) lsq_block_avx2(work, BITS, NQ, i);                                  \
     }                                                                                                                  \
     LSQ_TARGET_AVX512 static void lsq_sums##BITS##_avx512_##NQ(const lsq_work *work) {                                  \
-        int64_t i = 0;                                                                                                 \
-        for (; i + 1 < work->blocks; i += 2) lsq_blocks_avx512(work, BITS, NQ, 2, i);                                  \
-        if (i < work->blocks) lsq_blocks_avx512(work, BITS, NQ, 1, i);                                                 \
+        /* One query reads out of memory: one block after another. */                                                  \
+        int64_t i = 0, pairs = NQ > 1 || work->which ? work->blocks / 2 : 0;                                           \
+        for (; i < 2 * pairs; i += 2) lsq_blocks_avx512(work, BITS, NQ, 2, i);                                         \
+        for (; i < work->blocks; i++) lsq_blocks_avx512(work, BITS, NQ, 1, i);                                         \
     }
 LSQ_SUMS(8, 1)
 LSQ_SUMS(8, 2)
@@ -231,26 +212,20 @@ static void lsq_sums_neon(const lsq_work *work, int bits, int nq) {
         int64_t block = work->which ? work->which[at / nq] : at / nq, q = at % nq;
         uint16x8_t wide[4] = {vdupq_n_u16(0), vdupq_n_u16(0), vdupq_n_u16(0), vdupq_n_u16(0)};
         uint8x16_t narrow[2] = {vdupq_n_u8(0), vdupq_n_u8(0)};
-        const uint8_t *tables = work->tables + q * LSQ_PAIR;
-        for (int part = 0; part < 2; part++) {
-            int64_t columns = part ? work->block.tails : work->block.heads;
-            if (!columns) continue;
-            const uint8_t *codes = (part ? work->block.tail : work->block.head) + block * columns * LSQ_BLOCK_ROWS;
-            for (int64_t j = 0; j < columns; j++, codes += LSQ_BLOCK_ROWS) {
-                const uint8_t *table = tables + j / 2 * work->stride + (j & 1) * 32;
-                uint8x16_t first = vld1q_u8(table), second = vld1q_u8(table + 64);
-                for (int half = 0; half < 2; half++) {
-                    uint8x16_t code = vld1q_u8(codes + 16 * half);
-                    uint8x16_t sum = vaddq_u8(vqtbl1q_u8(first, vandq_u8(code, nibble)), vqtbl1q_u8(second, vshrq_n_u8(code, 4)));
-                    if (bits == 8) {
-                        narrow[half] = vqaddq_u8(narrow[half], sum);
-                        continue;
-                    }
-                    wide[2 * half] = vaddw_u8(wide[2 * half], vget_low_u8(sum));
-                    wide[2 * half + 1] = vaddw_u8(wide[2 * half + 1], vget_high_u8(sum));
+        const uint8_t *tables = work->tables + q * LSQ_PAIR, *codes = work->codes + block * work->columns * LSQ_BLOCK_ROWS;
+        for (int64_t j = 0; j < work->columns; j++, codes += LSQ_BLOCK_ROWS) {
+            const uint8_t *table = tables + j / 2 * work->stride + (j & 1) * 32;
+            uint8x16_t first = vld1q_u8(table), second = vld1q_u8(table + 64);
+            for (int half = 0; half < 2; half++) {
+                uint8x16_t code = vld1q_u8(codes + 16 * half);
+                uint8x16_t sum = vaddq_u8(vqtbl1q_u8(first, vandq_u8(code, nibble)), vqtbl1q_u8(second, vshrq_n_u8(code, 4)));
+                if (bits == 8) {
+                    narrow[half] = vqaddq_u8(narrow[half], sum);
+                    continue;
                 }
+                wide[2 * half] = vaddw_u8(wide[2 * half], vget_low_u8(sum));
+                wide[2 * half + 1] = vaddw_u8(wide[2 * half + 1], vget_high_u8(sum));
             }
-            tables += (columns + 1) / 2 * work->stride;
         }
         uint16_t sums[LSQ_BLOCK_ROWS];
         for (int half = 0; bits == 8 && half < 2; half++) {

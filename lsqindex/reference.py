@@ -318,7 +318,7 @@ def _plan(heads: NDArray[np.int64], all_: NDArray[np.int64], count: int, own: in
     limit = math.floor(least / ratio + 0.5)
     if not 0 < limit < 255:
         return None
-    margin = math.ceil(4 * math.sqrt(count / 12)) + 1
+    margin = math.ceil(3 * math.sqrt(count / 12)) + 1
     return _Plan(mean, whole + count / 2, slope, math.sqrt(max(around, 0.0)), least, ratio, limit, margin)
 
 

@@ -59,7 +59,7 @@ def _rows_of(store: Store, ids: Any) -> RowNumbers:
 
 def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers | None) -> Matches:
     wide = min(max(request.k, request.rerank), store.state.count)
-    tables = coder.encoder.tables(request.queries, coder.metric, request.distance)
+    tables = coder.encoder._checked_tables(request.queries, coder.metric, request.distance)
     found = _nearest(store, coder, request, tables, rows, wide)
     ids = store.ids_of(found.rows)
     counts, places = topk.order(found.counts, found.distances, ids, wide)
@@ -148,7 +148,7 @@ def _again(
     best = coder.encoder.distances(coder.metric)[0]
     if best == request.distance:
         return None
-    tables = coder.encoder.tables(request.queries, coder.metric, best)
+    tables = coder.encoder._checked_tables(request.queries, coder.metric, best)
     nibbles = scan.by_nibbles(coder.layout, asymmetric=best == "asymmetric")
     return _codes(store, coder).distances(tables.values, tables.bias, nibbles, found, rows)
 

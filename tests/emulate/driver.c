@@ -32,10 +32,9 @@ static void sums(int level, int n, size_t m, size_t head, int bits) {
         lsq_spread(lookups, (int64_t)head, tables + q * LSQ_PAIR, stride);
         lsq_spread(lookups + head * LSQ_LOOKUPS, rest, tables + first + q * LSQ_PAIR, stride);
     }
-    lsq_block heads = {codes, NULL, (int64_t)head, 0}, tails = {codes + BLOCKS * LSQ_BLOCK_ROWS * head, NULL, rest, 0};
-    lsq_work work = {heads, BLOCKS, NULL, tables, stride, out, n * LSQ_BLOCK_ROWS, 0, limits, masks};
+    lsq_work work = {codes, (int64_t)head, BLOCKS, NULL, tables, stride, out, n * LSQ_BLOCK_ROWS, 0, limits, masks};
     lsq_sums(level, bits, n, &work);
-    lsq_work more = {tails, BLOCKS, order, tables + first, stride, out, n * LSQ_BLOCK_ROWS, 1, limits, masks};
+    lsq_work more = {codes + BLOCKS * LSQ_BLOCK_ROWS * head, rest, BLOCKS, order, tables + first, stride, out, n * LSQ_BLOCK_ROWS, 1, limits, masks};
     lsq_sums(level, bits, n, &more);
     for (int r = 0; r < n * BLOCKS * LSQ_BLOCK_ROWS; r++) {
         uint16_t sum = lsq_sum_of(out + r / LSQ_BLOCK_ROWS * LSQ_BLOCK_ROWS, bits, r % LSQ_BLOCK_ROWS);
