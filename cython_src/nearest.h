@@ -123,10 +123,13 @@ static int lsq_hits_init(lsq_hits *hits, int64_t k, int64_t margin) {
     return lsq_hits_room(hits, k + (k > 512 ? k / 2 : 256));
 }
 
-static void lsq_hits_free(lsq_hits *hits) {
+static void lsq_hits_clear(lsq_hits *hits) {
     free(hits->sums);
     free(hits->work);
     free(hits->rows);
+    hits->sums = hits->work = NULL;
+    hits->rows = NULL;
+    hits->count = hits->capacity = 0;
 }
 
 LSQ_INLINE void lsq_hits_limit(lsq_hits *hits, uint16_t kth) {

@@ -141,6 +141,25 @@ def gather(const uint32_t[::1] starts not None, const uint32_t[::1] counts not N
     return out
 
 
+def touched(const uint32_t[::1] starts not None, const uint8_t[::1] verified not None, const uint32_t[::1] rows not None):
+    """Whether the records that would hold ``rows``, by where they start, have all been verified."""
+    cdef int64_t n = rows.shape[0], records = starts.shape[0], i, low, high, middle
+    cdef bint fine = True
+    if verified.shape[0] != records:
+        raise ValueError("touched: shapes do not fit")
+    with nogil:
+        for i in range(n):
+            low, high = 0, records
+            while low < high:
+                middle = (low + high) // 2
+                if starts[middle] <= rows[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            fine = fine and low > 0 and verified[low - 1]
+    return bool(fine)
+
+
 def gather_ints(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
                 const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None):
     """The int ids of ``rows``; LookupError for a row that no record holds."""

@@ -142,6 +142,7 @@ typedef struct {
     int progressive; /* head first */
     int64_t nq, k, parts;
     lsq_query *queries;
+    float *exact;         /* look-ups by nibble of all queries */
     uint8_t *tables;      /* quantized look-ups of groups of queries, one after another */
     lsq_hits *hits;       /* (parts, nq) */
     lsq_nearest *nearest; /* by fields (parts, nq), else (1, nq) */
@@ -431,7 +432,8 @@ static int lsq_scan_finish(const lsq_scan *scan, int64_t q, uint8_t *sure) {
     if (!lsq_hits_prune(hits)) return 0;
     const lsq_query *query = &scan->queries[q];
     int64_t limit = hits->limit, near = limit;
-    if (!scan->progressive && hits->count >= hits->k) {
+    const int enough = hits->count >= hits->k;
+    if (!scan->progressive && enough) {
         /* The k smallest sums first: their distances may tell that others are too far. */
         near = limit < 65535 ? limit - hits->margin : 65535;
         if (!lsq_evaluate(scan, q, -1, near) || !lsq_nearest_prune(nearest)) return 0;
@@ -442,17 +444,20 @@ static int lsq_scan_finish(const lsq_scan *scan, int64_t q, uint8_t *sure) {
         return 0;
     }
     if (!lsq_nearest_prune(nearest)) return 0;
+    lsq_hits_clear(hits); /* where many rows are equally far they take much room */
     if (scan->progressive)
-        *sure = hits->count >= hits->k && hits->limit < 255 &&
+        *sure = enough && hits->limit < 255 &&
                 lsq_plan_sure(&query->plan, (nearest->worst - query->scale.base) / query->scale.step);
     return 1;
 }
 
 static void lsq_scan_free(lsq_scan *scan) {
-    for (int64_t i = 0; scan->hits && i < scan->parts * scan->nq; i++) lsq_hits_free(&scan->hits[i]);
+    for (int64_t i = 0; scan->hits && i < scan->parts * scan->nq; i++) lsq_hits_clear(&scan->hits[i]);
     for (int64_t i = 0; scan->nearest && i < scan->parts * scan->nq; i++) lsq_nearest_free(&scan->nearest[i]);
     free(scan->hits);
     free(scan->nearest);
+    free(scan->exact);
+    free(scan->tables);
     free(scan->queries);
 }
 

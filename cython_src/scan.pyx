@@ -54,6 +54,7 @@ cdef extern from "scan.h" nogil:
         int64_t k
         int64_t parts
         lsq_query *queries
+        float *exact
         uint8_t *tables
         lsq_hits *hits
         lsq_nearest *nearest
@@ -155,8 +156,6 @@ cdef class Scan:
                  int64_t k, bint nibbles, z=None, const uint8_t[::1] allowed=None, int64_t parts=1):
         cdef int64_t nq = values.shape[0], q, size
         cdef double margin = 0 if z is None else z
-        cdef float[::1] exact
-        cdef uint8_t[::1] tables
         if self.scan.queries is not NULL:
             raise ValueError("scan: made once already")
         if biases.shape[0] != nq or not 1 <= k <= 1 << 32 or not 1 <= parts <= 1 << 16:
@@ -176,14 +175,15 @@ cdef class Scan:
         if self.scan.queries is NULL or self.scan.hits is NULL or self.scan.nearest is NULL:
             raise MemoryError("scan: no memory for candidates")
         self.scan.nq, self.scan.parts = nq, parts
-        size = codes.codes.width * LSQ_LOOKUPS
-        exact = np.empty(nq * size + 1 if nibbles else 1, np.float32)
-        tables = np.empty(nq * lsq_pairs(&self.codes) * LSQ_PAIR + 1 if nibbles else 1, np.uint8)
-        self.scan.tables = &tables[0]
-        self._arrays = (codes, values, allowed, exact, tables)
+        size = codes.codes.width * LSQ_LOOKUPS if nibbles else 0
+        self.scan.exact = <float *>malloc((nq * size + 1) * sizeof(float))
+        self.scan.tables = <uint8_t *>malloc(nq * lsq_pairs(&self.codes) * LSQ_PAIR + 1 if nibbles else 1)
+        if self.scan.exact is NULL or self.scan.tables is NULL:
+            raise MemoryError("scan: no memory for look-ups")
+        self._arrays = (codes, values, allowed)
         for q in range(nq):
             self.scan.queries[q].values, self.scan.queries[q].bias = &values[q, 0], biases[q]
-            self.scan.queries[q].exact = &exact[q * size] if nibbles else NULL
+            self.scan.queries[q].exact = self.scan.exact + q * size
         cdef bint fine
         with nogil:
             fine = lsq_scan_prepare(&self.scan, margin)

@@ -47,7 +47,7 @@ from .settings import (
 )
 from .storage import check, files, keys, rewrite
 from .storage import env as envs
-from .storage.env import Env, Reader, Wait
+from .storage.env import Env, Reader, Reading, Wait
 from .storage.meta import FORMAT, Options
 from .storage.records import REMEDY
 from .storage.store import Store
@@ -534,12 +534,8 @@ class Index:
         envs.check_process(self._env)
         return self._env
 
-    @contextlib.contextmanager
-    def _reader(self) -> Iterator[Reader]:
-        env = self._live()
-        with env.read() as reader:
-            self._follow(reader)
-            yield reader
+    def _reader(self) -> Reading:
+        return self._live().read(self._follow)
 
     def _follow(self, reader: Reader | Writer) -> None:
         """If the file was replaced: by itself, compacted or restored, or by another index?"""

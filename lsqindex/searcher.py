@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,10 +46,13 @@ class Request:
 def search(store: Store, coder: Coder, request: Request) -> Matches:
     """The k nearest of each query, shape (nq, k)."""
     rows = None if request.ids is None else _rows_of(store, request.ids)
-    if not len(request.queries) or not (store.state.count if rows is None else len(rows)):
+    if coder.layout.floats and rows is None:
+        rows = store.living()
+    if not len(request.queries) or not store.state.count or (rows is not None and not len(rows)):
         return _padded(np.zeros(len(request.queries), np.int64), np.empty(0, np.float32), _no_ids(store), request.k)
     if coder.layout.floats:
-        return _search_vectors(store, coder, request, store.living() if rows is None else rows)
+        assert rows is not None
+        return _search_vectors(store, coder, request, rows)
     return _search_codes(store, coder, request, rows)
 
 
@@ -60,12 +64,9 @@ def _rows_of(store: Store, ids: Any) -> RowNumbers:
 def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers | None) -> Matches:
     wide = min(max(request.k, request.rerank), store.state.count)
     tables = coder.encoder._checked_tables(request.queries, coder.metric, request.distance)
-    found = _nearest(store, coder, request, tables, rows, wide)
-    ids = store.ids_of(found.rows)
-    counts, places = topk.order(found.counts, found.distances, ids, wide)
-    distances, ids = found.distances[places], _take(ids, places)
+    counts, near, distances, ids = _nearest(store, coder, request, tables, rows, wide)
     if request.rerank:
-        better = _again(store, coder, request, counts, found.rows[places])
+        better = _again(store, coder, request, counts, near)
         distances = distances if better is None else better
         counts, places = topk.order(counts, distances, ids, request.k)
         distances, ids = distances[places], _take(ids, places)
@@ -74,8 +75,25 @@ def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers
 
 def _nearest(
     store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, k: int
-) -> scan.Found:
-    """Rows and distances of the nearest, by their codes."""
+) -> tuple[NDArray[np.int64], RowNumbers, NDArray[np.float32], Any]:
+    """(how many, rows, distances, ids) of the nearest by their codes, in order."""
+    parts = []
+    for found in _by_codes(store, coder, request, tables, rows, k):
+        ids = store.ids_of(found.rows)
+        counts, places = topk.order(found.counts, found.distances, ids, k)
+        parts.append((counts, found.rows[places], found.distances[places], _take(ids, places)))
+    if len(parts) == 1:
+        return parts[0]
+    counts, near, distances = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    names = [part[3] for part in parts]
+    if isinstance(names[0], list):
+        return counts, near, distances, [name for some in names for name in some]
+    return counts, near, distances, np.concatenate(names)
+
+
+def _by_codes(
+    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, k: int
+) -> Iterable[scan.Found]:
     asymmetric = request.distance == "asymmetric"
     nibbles = scan.by_nibbles(coder.layout, asymmetric=asymmetric)
     count = store.state.count if rows is None else len(rows)
@@ -85,12 +103,16 @@ def _nearest(
     z = None
     if request.progressive and asymmetric:
         z = scan.margin(coder.layout, store.state.head, k, count)
-    allowed = None
-    if rows is not None:
-        flags = np.zeros(-(-store.state.rows // 8) * 8, np.bool_)
-        flags[rows] = True
-        allowed = np.packbits(flags, bitorder="little")
-    return scan.nearest(_codes(store, coder), tables, scan.Search(k, nibbles, z, allowed), threads=request.threads)
+    search = scan.Search(k, nibbles, z, None if rows is None else _bits(rows))
+    return scan.nearest(_codes(store, coder), tables, search, threads=request.threads)
+
+
+def _bits(rows: RowNumbers) -> NDArray[np.uint8]:
+    """A bit for each row up to the last of ``rows``, which ascend."""
+    bits = np.zeros(int(rows[-1]) // 8 + 1, np.uint8)
+    for bit in range(8):
+        bits[rows[rows % 8 == bit] // 8] |= 1 << bit
+    return bits
 
 
 def _codes(store: Store, coder: Coder) -> scan.Codes:
@@ -122,15 +144,15 @@ def _codes_at(
     return scan.Codes(starts, counts, addresses, state.code_size, state.head, *fields, bits, deleted.SEGMENT_ROWS)
 
 
-def _among(store: Store, coder: Coder, tables: Tables, rows: RowNumbers, search: scan.Search) -> scan.Found:
+def _among(store: Store, coder: Coder, tables: Tables, rows: RowNumbers, search: scan.Search) -> Iterator[scan.Found]:
     """The nearest of some rows only: their codes are copied together and scanned as all would be."""
     codes = store.codes()
     record = np.frombuffer(codes.column.encode(0, codes.gather(rows)), np.uint8)
     address = np.array([_records.address(record) + HEADER_SIZE], np.uint64)
     counts = np.array([len(rows)], np.uint32)
     here = _codes_at(np.zeros(1, np.uint32), counts, address, store, coder, np.empty(0, np.uint64))
-    found = scan.nearest(here, tables, search)
-    return scan.Found(found.counts, rows[found.rows], found.distances)
+    for found in scan.nearest(here, tables, search):
+        yield scan.Found(found.counts, rows[found.rows], found.distances)
 
 
 def _again(

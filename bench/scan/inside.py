@@ -45,4 +45,4 @@ def tables_of(index: Index) -> Callable[[Vectors], Any]:
 def kernel(inside: Inside, k: int) -> Callable[[Any], Any]:
     """The whole scan of all codes alone, from tables that are there."""
     search = scan.Search(k, nibbles=True)
-    return lambda tables: scan.nearest(inside.codes, tables, search)
+    return lambda tables: list(scan.nearest(inside.codes, tables, search))

@@ -7,7 +7,7 @@ Rows of V come by falling length, so the first bytes of a code, the *head*, say 
 
 Training vectors play queries. For each head and each ratio r = k/n of wanted rows, z is the largest at which KEPT of
 the nearest r·n rows (by the whole code) pass; the fewer are wanted the nearer they are, and the larger is z. Rows lie
-in blocks of 32, and a block is read to its end if one of its rows passes: the best head is that of the fewest bytes.
+in blocks of 32, and a block is read to its end if one of its rows passes: the best head is that of the least cost.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ KEPT = 0.996
 #: Rows the nearest are looked for in, those of them that play queries, and of these the ones whose passing rows are
 #: counted. Fewer rows than LEAST say too little.
 AMONG, QUERIES, COUNTED, LEAST = 20_000, 400, 64, 500
-#: A head must save this share of the bytes at least.
-WORTH = 0.15
+#: Going on with a block costs as much as so many bytes of each row, and those of its rest.
+TURN = 12
 #: Rows of a block: read to the end together.
 BLOCK = 32
 
@@ -53,9 +53,9 @@ def learn_head(
     # Indexes are larger than the sample: the smallest ratio is the one to be fast at.
     limits = mean[:, :COUNTED, 0] - margins[:, -1:] * deviation[:, :COUNTED, 0]
     read = _blocks_read(bits, weights[:COUNTED], limits, ends)
-    cost = np.array(heads) + read * (size - np.array(heads))
+    cost = np.array(heads) + read * (size - np.array(heads) + TURN)
     best = int(np.argmin(cost))
-    if cost[best] > (1 - WORTH) * size:
+    if cost[best] > size:
         return 0, ()
     return heads[best], tuple(float(z) for z in margins[best])
 

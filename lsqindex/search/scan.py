@@ -8,10 +8,10 @@ says that the head of a code ranks nearly as well as all of it (``layout.head``)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from .._scan import Codes, Scan
 from ..encoders.layout import Layout, Tables
 
 __all__ = ["Codes", "Found", "Search", "by_nibbles", "margin", "nearest"]
+
+#: Calls a function for each of so many parts.
+Runner: TypeAlias = Callable[[Callable[[int], None], int], None]
 
 #: Queries that share each load of codes.
 _GROUP = 4
@@ -41,14 +44,6 @@ class Found:
     counts: NDArray[np.int64]
     rows: NDArray[np.uint32]
     distances: NDArray[np.float32]
-
-    @classmethod
-    def join(cls, parts: list[Found]) -> Found:
-        """Those of some queries, of the next ones, and so on."""
-        if len(parts) == 1:
-            return parts[0]
-        names = ("counts", "rows", "distances")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def replaced(self, queries: NDArray[np.intp], other: Found) -> Found:
         """These, and for some queries what ``other`` has."""
@@ -99,31 +94,34 @@ def margin(layout: Layout, head: int, k: int, rows: int) -> float | None:
     return near + (far - near) * min(1.0, decades - below)
 
 
-def nearest(codes: Codes, tables: Tables, search: Search, *, threads: int = 1) -> Found:
-    """The k nearest of each query, ties included; the same whatever the number of threads."""
+def nearest(codes: Codes, tables: Tables, search: Search, *, threads: int = 1) -> Iterator[Found]:
+    """The k nearest of each query, ties included, for some queries after others.
+
+    The same whatever the number of threads: these take queries where there are many, or else parts of the codes.
+    """
     values, bias = tables.values, tables.bias
     nq = len(values)
     workers = min(threads, codes.rows * nq // _THREAD_WORK)
-    if workers < 2 and nq <= _AT_ONCE:
-        return _scan(codes, values, bias, search, _one_by_one, 1)
     split = workers > 1 and nq >= 2 * _GROUP * workers
     step = min(_AT_ONCE, -(-nq // (workers * _GROUP)) * _GROUP) if split else _AT_ONCE
     slices = [slice(first, first + step) for first in range(0, nq, step)]
+
+    def one(at: slice, runner: Runner = _one_by_one, parts: int = 1) -> Found:
+        return _scan(codes, values[at], bias[at], search, runner, parts)
+
     if workers < 2:
-        return Found.join([_scan(codes, values[at], bias[at], search, _one_by_one, 1) for at in slices])
+        yield from map(one, slices)
+        return
     with ThreadPoolExecutor(workers) as pool:
         if split:
-            one = partial(_of_slice, codes, values, bias, search)
-            return Found.join(list(pool.map(one, slices)))
+            yield from pool.map(one, slices)
+            return
 
         def together(run: Callable[[int], None], parts: int) -> None:
             list(pool.map(run, range(parts)))
 
-        return Found.join([_scan(codes, values[at], bias[at], search, together, workers) for at in slices])
-
-
-def _of_slice(codes: Codes, values: NDArray[np.float32], bias: NDArray[np.float32], search: Search, at: slice) -> Found:
-    return _scan(codes, values[at], bias[at], search, _one_by_one, 1)
+        for at in slices:
+            yield one(at, together, workers)
 
 
 def _one_by_one(run: Callable[[int], None], parts: int) -> None:
@@ -136,7 +134,7 @@ def _scan(
     values: NDArray[np.float32],
     bias: NDArray[np.float32],
     search: Search,
-    runner: Callable[[Callable[[int], None], int], None],
+    runner: Runner,
     parts: int,
 ) -> Found:
     scan = Scan(codes, values, bias, search.k, search.nibbles, search.z, search.allowed, parts)

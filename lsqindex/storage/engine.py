@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import lmdb
@@ -91,15 +90,18 @@ def round_up(size: int, page: int) -> int:
     return (size + page - 1) // page * page
 
 
-@contextlib.contextmanager
-def errors(path: str) -> Iterator[None]:
-    """LMDB's errors as ours; a full map is the writer's own business."""
-    try:
-        yield
-    except lmdb.MapFullError:
-        raise
-    except lmdb.Error as error:
-        raise translated(error, path) from error
+class errors:  # noqa: N801 - used like a function
+    """LMDB's errors as ours, in a ``with`` block; a full map is the writer's own business."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, lmdb.Error) and not isinstance(error, lmdb.MapFullError):
+            raise translated(error, self._path) from error
 
 
 def translated(error: lmdb.Error, path: str) -> LsqIndexError:

@@ -72,6 +72,36 @@ class Reader:
         return self.txn.cursor(db=self.env.dbs[db])
 
 
+class Reading:
+    """A ``with`` block that reads one snapshot. (A class, not a generator: every search passes here.)"""
+
+    def __init__(self, env: Env, check: Callable[[Reader], None] | None) -> None:
+        self._env, self._check = env, check
+        self._txn: Any = None
+
+    def __enter__(self) -> Reader:
+        with engine.errors(self._env.path):
+            self._txn = self._env.begin_read()
+            try:
+                reader = Reader(self._env, self._txn)
+                if self._check is not None:
+                    self._check(reader)
+            except BaseException:
+                self._env.end_read(self._txn)
+                raise
+        return reader
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            if error is None:
+                self._env.check_unchanged(self._txn)
+            elif isinstance(error, lmdb.Error):
+                with engine.errors(self._env.path):
+                    raise error
+        finally:
+            self._env.end_read(self._txn)
+
+
 class Env:
     """An open file. Made by :func:`open_env` and :func:`memory_env`."""
 
@@ -243,14 +273,17 @@ class Env:
 
     # -- reading ------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def read(self) -> Iterator[Reader]:
-        """A snapshot to read from; nothing of it may be kept beyond the block."""
+    def read(self, check: Callable[[Reader], None] | None = None) -> Reading:
+        """A snapshot to read from, in a ``with`` block; nothing of it may be kept beyond. ``check`` sees it first."""
+        return Reading(self, check)
+
+    def begin_read(self) -> Any:
+        """A transaction to read with, inside the gate; ``end_read`` when done."""
         for _ in range(_TRIES):
             self.gate.enter()
             txn = None
+            again: Callable[[], None] | None = None
             try:
-                again: Callable[[], None] | None = None
                 try:
                     txn = self.begin() if self.lmdb is not None else None
                     again = self.reopen if txn is None else None
@@ -263,20 +296,24 @@ class Env:
                 # (Who writes reads the file it writes to; the commit will notice.)
                 if txn is not None and self._owner != threading.get_ident() and self.replaced():
                     again = self.reopen
-                if again is None:
-                    assert txn is not None
-                    with engine.errors(self.path):
-                        yield Reader(self, txn)
-                    self._check_unchanged(txn)
-                    return
-            finally:
-                if txn is not None:
-                    txn.abort()
-                self.gate.leave()
+            except BaseException:
+                self.end_read(txn)
+                raise
+            if again is None:
+                return txn
+            self.end_read(txn)
             again()
         raise StorageError(f"{self.path}: is being changed all the time")
 
-    def _check_unchanged(self, txn: Any) -> None:
+    def end_read(self, txn: Any) -> None:
+        """Let go of what ``begin_read`` gave."""
+        try:
+            if txn is not None:
+                txn.abort()
+        finally:
+            self.gate.leave()
+
+    def check_unchanged(self, txn: Any) -> None:
         """Without a lock file nobody knows of this reader: what it read is good if nobody has written since."""
         if self._protected or self._private:
             return

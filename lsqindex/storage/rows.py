@@ -29,17 +29,16 @@ class Rows:
         self.column = column
         self.source = source
         known = _known(column, source)
-        self.starts, self.counts = known.starts, known.counts
+        self.starts, self.counts, self.count = known.starts, known.counts, known.count
         self.addresses, self.verified = known.addresses, known.verified
 
     @classmethod
     def all(cls, column: Column, source: Reader | Writer) -> Rows:
         """The column, with as many rows as the state says; DamagedError for any other number."""
         rows = cls(column, source)
-        if int(rows.counts.sum()) != source.state.stored:
+        if rows.count != source.state.stored:
             raise DamagedError(
-                f"{column.what}: {int(rows.counts.sum())} rows are there, and {source.state.stored} should be; "
-                f"{records.REMEDY}"
+                f"{column.what}: {rows.count} rows are there, and {source.state.stored} should be; {records.REMEDY}"
             )
         return rows
 
@@ -70,7 +69,7 @@ class Rows:
 
     def touch(self, rows: RowNumbers) -> None:
         """Verify the records of ``rows`` that nobody in this process has touched before."""
-        if self.verified.all():
+        if _records.touched(self.starts, self.verified.view(np.uint8), rows):
             return
         wanted = np.zeros(len(self.starts) + 1, np.bool_)
         wanted[np.searchsorted(self.starts, rows, side="right")] = True
@@ -110,6 +109,8 @@ class _Known:
 
     starts: RowNumbers
     counts: RowNumbers
+    #: How many rows they hold together.
+    count: int
     addresses: NDArray[np.uint64]
     verified: NDArray[np.bool_]
     #: Checksums of the records, 0 where one was not looked at: they tell an old record from a new one.
@@ -161,9 +162,11 @@ def _look_up(column: Column, source: Reader | Writer, old: _Known) -> _Known:
     run = int(np.argmin(whole)) if not whole.all() else len(whole)
     starts = np.concatenate([old.starts[:keep], firsts.astype(np.uint32)])
     checksums = np.concatenate([old.checksums[:keep], checksums])
+    all_counts = np.concatenate([old.counts[:keep], seen.astype(np.uint32)])
     return _Known(
         starts,
-        np.concatenate([old.counts[:keep], seen.astype(np.uint32)]),
+        all_counts,
+        int(all_counts.sum()),
         np.concatenate([old.addresses[:keep], addresses + np.uint64(records.HEADER_SIZE)]),
         _still_verified(old, starts, checksums),
         checksums,
@@ -214,6 +217,7 @@ def _measure(column: Column, value: Any, first: int) -> tuple[int, int]:
 _NOTHING = _Known(
     np.empty(0, np.uint32),
     np.empty(0, np.uint32),
+    0,
     np.empty(0, np.uint64),
     np.empty(0, np.bool_),
     np.empty(0, np.uint64),
