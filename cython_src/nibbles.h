@@ -80,27 +80,53 @@ LSQ_INLINE void lsq_least_body(const float *exact, int64_t nibbles, float *low, 
 }
 LSQ_BODIES(lsq_least, (const float *exact, int64_t nibbles, float *low, float *high), (exact, nibbles, low, high))
 
-/* Steps as fine as bytes and 16-bit sums allow; `low` and `high`: the least and the largest look-up of each nibble. */
-static lsq_scale lsq_finest(const float *low, const float *high, int64_t nibbles, float bias) {
-    double widest = 0, base = bias, size = fabs(base);
-    int64_t top = nibbles ? 65535 / nibbles : LSQ_QUANTUM;
-    if (top > LSQ_QUANTUM) top = LSQ_QUANTUM;
+/* Where the look-ups of the first columns are much wider than others (a row scalar, the strongest dimensions), these have
+ * two bytes: steps can be as fine as the others allow, and sums as 16 bits do. */
+enum { LSQ_WIDE_COLUMNS = 4, LSQ_WIDE_BITS = 7 };
+
+/* The finest step if the first `wide` columns have two bytes; `high` - `low`: how far apart the look-ups of a nibble are. */
+static double lsq_finest_step(const float *low, const float *high, int64_t nibbles, int64_t wide) {
+    double narrow = 0, widest = 0, total = 0;
+    for (int64_t i = 0; i < nibbles; i++) {
+        double range = (double)high[i] - low[i];
+        total += range;
+        if (i < 2 * wide && range > widest) widest = range;
+        if (i >= 2 * wide && range > narrow) narrow = range;
+    }
+    double step = narrow / LSQ_QUANTUM, least = total / (65535.0 - (double)nibbles);
+    if (widest / ((LSQ_QUANTUM << LSQ_WIDE_BITS) + LSQ_QUANTUM) > step) step = widest / ((LSQ_QUANTUM << LSQ_WIDE_BITS) + LSQ_QUANTUM);
+    if (least > step) step = least;
+    return step > 0 ? step : 1;
+}
+
+/* How many columns are worth two bytes: a pass over them costs little, evaluating rows that cannot be told apart much. */
+static int64_t lsq_wide_columns(const float *low, const float *high, int64_t nibbles, int64_t most) {
+    if (most > LSQ_WIDE_COLUMNS) most = LSQ_WIDE_COLUMNS;
+    double finest = lsq_finest_step(low, high, nibbles, most);
+    if (!(finest < 0.67 * lsq_finest_step(low, high, nibbles, 0))) return 0;
+    int64_t wide = 1;
+    while (wide < most && lsq_finest_step(low, high, nibbles, wide) > 1.25 * finest) wide++;
+    return wide;
+}
+
+/* The scale of one query for such steps. */
+static lsq_scale lsq_make_scale(const float *low, const float *high, int64_t nibbles, float bias, double step) {
+    double base = bias, size = fabs(base);
     for (int64_t i = 0; i < nibbles; i++) {
         base += low[i];
         size += fabs(low[i]) > fabs(high[i]) ? fabs(low[i]) : fabs(high[i]);
-        if ((double)high[i] - low[i] > widest) widest = (double)high[i] - low[i];
     }
-    lsq_scale scale = {base, widest > 0 ? widest / (double)top : 1, 0, 0};
     /* A distance is fewer than nibbles / 2 + 4 additions one after another, each rounded by half an epsilon at most of
-     * what all look-ups may come to; one more step for rounding here. */
-    /* Where sums may leave float32, or are not numbers, nothing bounds them. */
-    scale.slack = size < FLT_MAX / 2 ? 1 + ((double)nibbles / 2 + 4) * FLT_EPSILON * size / scale.step : INFINITY;
+     * what all look-ups may come to; one more step for rounding here. Where sums may leave float32, or are not numbers,
+     * nothing bounds them. */
+    lsq_scale scale = {base, step, 0, INFINITY};
+    if (size < FLT_MAX / 2) scale.slack = 1 + ((double)nibbles / 2 + 4) * FLT_EPSILON * size / step;
     return scale;
 }
 
-/* Look-ups in whole steps of `scale`, rounded down after adding `half`, at most `top`; the loss of rounding down. */
+/* Look-ups in whole steps, rounded down after adding `half`, at most `top`; the loss of rounding down. */
 LSQ_INLINE void lsq_quantize_body(const float *exact, const float *low, int64_t nibbles, double step, double half, double top,
-                                  uint8_t *out, double *loss) {
+                                  uint16_t *out, double *loss) {
     double lost = 0;
     for (int64_t i = 0; i < nibbles; i++) {
         double most = 0;
@@ -110,25 +136,27 @@ LSQ_INLINE void lsq_quantize_body(const float *exact, const float *low, int64_t 
             int whole = (int)value;
             double rest = value - whole;
             most = rest > most ? rest : most;
-            out[i * 16 + n] = (uint8_t)whole;
+            out[i * 16 + n] = (uint16_t)whole;
         }
         lost += most;
     }
     *loss = lost;
 }
 LSQ_BODIES(lsq_quantize,
-           (const float *exact, const float *low, int64_t nibbles, double step, double half, double top, uint8_t *out, double *loss),
+           (const float *exact, const float *low, int64_t nibbles, double step, double half, double top, uint16_t *out, double *loss),
            (exact, low, nibbles, step, half, top, out, loss))
 
 /* Quantized look-ups (columns, 2, 16) as sums.h reads them: columns two by two, 128 bytes a pair, `stride` bytes apart:
- * the low nibbles' of both, each twice, then the high nibbles'. A column without a partner has one that is all zero. */
-static void lsq_spread(const uint8_t *lookups, int64_t columns, uint8_t *out, int64_t stride) {
+ * the low nibbles' of both, each twice, then the high nibbles'. A column without a partner has one that is all zero. Of
+ * each look-up the bits from `shift` on, as many as `mask` has. */
+static void lsq_spread(const uint16_t *lookups, int64_t columns, int shift, int mask, uint8_t *out, int64_t stride) {
     for (int64_t j = 0; j < columns; j++) {
         uint8_t *to = out + j / 2 * stride + (j & 1) * 32;
-        for (int half = 0; half < 2; half++) {
-            memcpy(to + 64 * half, lookups + j * LSQ_LOOKUPS + 16 * half, 16);
-            memcpy(to + 64 * half + 16, lookups + j * LSQ_LOOKUPS + 16 * half, 16);
-        }
+        for (int half = 0; half < 2; half++)
+            for (int n = 0; n < 16; n++) {
+                uint8_t value = (uint8_t)(lookups[j * LSQ_LOOKUPS + 16 * half + n] >> shift & mask);
+                to[64 * half + n] = to[64 * half + 16 + n] = value;
+            }
     }
     if (columns & 1) {
         memset(out + columns / 2 * stride + 32, 0, 32);

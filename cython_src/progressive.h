@@ -6,8 +6,9 @@
    the scan or by the set of all rows, never by the order in which these are read.
 
    Afterwards the k-th distance is known, and with it where the heads of such rows lie: the sample tells how a head's sum
-   depends on the whole (a line, and how far rows lie around it). If the limit was not well above, the answer is not to be
-   trusted (`lsq_plan_sure`), and the caller reads all columns of all rows. */
+   depends on the whole (a line, and how far rows lie around it), and the rows found tell it of themselves, which may be of
+   another kind than most. If the limit was not well above, the answer is not to be trusted (`lsq_plan_sure`), and the
+   caller reads all columns of all rows. */
 #ifndef LSQ_PROGRESSIVE_H
 #define LSQ_PROGRESSIVE_H
 
@@ -22,6 +23,8 @@ enum { LSQ_SAMPLE = 32, LSQ_REACH = 245 };
 #define LSQ_FAR 2.0
 /* Rows at the k-th distance whose heads are less than so many deviations from their mean must have been looked at. */
 #define LSQ_SURE 1.75
+/* So must heads that are so many deviations above the mean of the rows found. */
+#define LSQ_FOUND 1.5
 
 /* Sums over sampled rows: of their heads' sums (16 bits, rounded down), of the whole rows', squares and products. */
 typedef struct { int64_t rows, head, all, head_head, all_all, head_all; } lsq_moments;
@@ -48,7 +51,8 @@ typedef struct {
     int possible;
 } lsq_plan;
 
-static lsq_plan lsq_make_plan(const lsq_moments *m, int64_t nibbles, int64_t head_nibbles, double z) {
+/* `widest`: how far apart, in steps of 16 bits, the look-ups of a nibble are at most. */
+static lsq_plan lsq_make_plan(const lsq_moments *m, int64_t nibbles, int64_t head_nibbles, double z, double widest) {
     lsq_plan plan = {0};
     double n = (double)m->rows, head = (double)m->head / n, all = (double)m->all / n;
     double head_head = (double)m->head_head / n - head * head, all_all = (double)m->all_all / n - all * all;
@@ -63,15 +67,28 @@ static lsq_plan lsq_make_plan(const lsq_moments *m, int64_t nibbles, int64_t hea
     plan.ratio = (plan.all - LSQ_FAR * sqrt(all_all)) / LSQ_REACH;
     if (plan.ratio < 1) plan.ratio = 1;
     double limit = floor(plan.limit / plan.ratio + 0.5);
-    plan.possible = limit > 0 && limit < 255;
+    plan.possible = limit > 0 && limit < 255 && widest <= LSQ_QUANTUM * plan.ratio;
     plan.head_limit = plan.possible ? (uint16_t)limit : 0;
     plan.margin = (int64_t)ceil(3 * sqrt((double)nibbles / 12)) + 1;
     return plan;
 }
 
+/* The heads of rows that were evaluated, in sixteenths of a step: whole numbers, so their order does not matter. */
+typedef struct { int64_t rows, sum, squares; } lsq_heads;
+
+LSQ_INLINE void lsq_heads_add(lsq_heads *heads, double head) {
+    int64_t whole = (int64_t)(head * 16);
+    heads->rows++;
+    heads->sum += whole;
+    heads->squares += whole * whole;
+}
+
 /* Whether rows as far as `sum` (steps of 16 bits) will have been looked at. */
-static int lsq_plan_sure(const lsq_plan *plan, double sum) {
-    return plan->possible && plan->limit >= plan->head + plan->slope * (sum - plan->all) + LSQ_SURE * plan->around;
+static int lsq_plan_sure(const lsq_plan *plan, double sum, const lsq_heads *found) {
+    double n = (double)found->rows, mean = (double)found->sum / n / 16;
+    double square = (double)found->squares / n / 256 - mean * mean;
+    return plan->possible && plan->limit >= plan->head + plan->slope * (sum - plan->all) + LSQ_SURE * plan->around &&
+           plan->limit >= mean + LSQ_FOUND * (square > 0 ? sqrt(square) : 0);
 }
 
 #endif

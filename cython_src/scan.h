@@ -63,13 +63,17 @@ LSQ_INLINE lsq_block lsq_block_at(const lsq_codes *codes, int64_t record, uint64
 
 /* Pairs of columns; those of the head come first. */
 LSQ_INLINE int64_t lsq_head_pairs(const lsq_codes *codes) { return (codes->head + 1) / 2; }
-LSQ_INLINE int64_t lsq_pairs(const lsq_codes *codes) { return lsq_head_pairs(codes) + (codes->width - codes->head + 1) / 2; }
+/* And after those of the tail the upper bytes of wide ones. */
+LSQ_INLINE int64_t lsq_own_pairs(const lsq_codes *codes) { return lsq_head_pairs(codes) + (codes->width - codes->head + 1) / 2; }
+LSQ_INLINE int64_t lsq_pairs(const lsq_codes *codes) { return lsq_own_pairs(codes) + LSQ_WIDE_COLUMNS / 2; }
 
-/* The exact distance of one row of a block, by nibbles: four sums side by side, which is no slower than one is long. */
-LSQ_INLINE float lsq_nibble_distance(const lsq_block *block, int lane, const float *exact, float bias) {
+/* The exact distance of one row of a block, by nibbles: four sums side by side, which is no slower than one is long. And
+ * the part of its head. */
+LSQ_INLINE float lsq_nibble_distance(const lsq_block *block, int lane, const float *exact, float bias, float *head) {
     float sums[4] = {0, 0, 0, 0};
     for (int64_t j = 0; j < block->heads + block->tails; j++, exact += LSQ_LOOKUPS) {
         uint8_t code = lsq_block_column(block, j)[lane];
+        if (j == block->heads) *head = (sums[0] + sums[1]) + (sums[2] + sums[3]);
         sums[(j & 1) * 2] += exact[code & 15];
         sums[(j & 1) * 2 + 1] += exact[16 + (code >> 4)];
     }
@@ -114,7 +118,8 @@ static int lsq_distances(int level, const lsq_codes *codes, int nibbles, const f
         uint32_t at = rows[i] - codes->column.starts[record];
         lsq_block block = lsq_block_at(codes, record, at / LSQ_BLOCK_ROWS);
         if (nibbles) {
-            out[i] = lsq_nibble_distance(&block, (int)(at % LSQ_BLOCK_ROWS), work, bias);
+            float head = 0;
+            out[i] = lsq_nibble_distance(&block, (int)(at % LSQ_BLOCK_ROWS), work, bias, &head);
             continue;
         }
         float all[LSQ_BLOCK_ROWS];
@@ -132,6 +137,8 @@ typedef struct {
     float *exact; /* look-ups by nibble */
     lsq_scale scale;
     lsq_plan plan;
+    double head_base; /* the sum of the least look-ups of the head */
+    int64_t wide; /* so many columns have look-ups of two bytes; the same for all queries of a group */
 } lsq_query;
 
 /* Records may be scanned in several parts at the same time, each with its own hits; the last step joins them. */
@@ -158,15 +165,19 @@ LSQ_INLINE uint8_t *lsq_group_tables(const lsq_scan *scan, int64_t group) {
 }
 
 /* Quantize the look-ups of query q, in steps of `step`, into its place in its group's tables; the loss of rounding down. */
-static double lsq_write_tables(const lsq_scan *scan, int64_t q, const float *low, double step, double half, double top, uint8_t *work) {
+static double lsq_write_tables(const lsq_scan *scan, int64_t q, const float *low, double step, double half, uint16_t *work) {
     const lsq_codes *codes = scan->codes;
-    double loss;
-    int64_t stride = lsq_group_size(scan, q / LSQ_GROUP) * LSQ_PAIR;
+    const int64_t wide = scan->queries[q].wide, stride = lsq_group_size(scan, q / LSQ_GROUP) * LSQ_PAIR;
+    double loss, rest;
     uint8_t *to = lsq_group_tables(scan, q / LSQ_GROUP) + q % LSQ_GROUP * LSQ_PAIR;
-    lsq_quantize(scan->level, scan->queries[q].exact, low, 2 * codes->width, step, half, top, work, &loss);
-    lsq_spread(work, codes->head, to, stride);
-    lsq_spread(work + codes->head * LSQ_LOOKUPS, codes->width - codes->head, to + lsq_head_pairs(codes) * stride, stride);
-    return loss;
+    const float *exact = scan->queries[q].exact;
+    lsq_quantize(scan->level, exact, low, 2 * wide, step, half, (LSQ_QUANTUM << LSQ_WIDE_BITS) + LSQ_QUANTUM, work, &loss);
+    lsq_quantize(scan->level, exact + wide * LSQ_LOOKUPS, low + 2 * wide, 2 * (codes->width - wide), step, half, LSQ_QUANTUM,
+                 work + wide * LSQ_LOOKUPS, &rest);
+    lsq_spread(work, codes->head, 0, LSQ_QUANTUM, to, stride);
+    lsq_spread(work + codes->head * LSQ_LOOKUPS, codes->width - codes->head, 0, LSQ_QUANTUM, to + lsq_head_pairs(codes) * stride, stride);
+    lsq_spread(work, wide, LSQ_WIDE_BITS, LSQ_QUANTUM, to + lsq_own_pairs(codes) * stride, stride);
+    return loss + rest;
 }
 
 /* Moments of the sums of sampled blocks, for the queries of a group. */
@@ -186,10 +197,10 @@ static void lsq_sample(const lsq_scan *scan, int64_t group, lsq_moments *moments
             here = codes->column.counts[++record] / LSQ_BLOCK_ROWS;
         }
         lsq_block block = lsq_block_at(codes, record, (uint64_t)(at - before));
-        lsq_work first = {block.head, block.heads, 1, NULL, tables, stride, sums, 0, 0, limits, masks};
+        lsq_work first = {block.head, block.heads, 0, 1, NULL, tables, stride, sums, 0, 0, 0, limits, masks};
         lsq_sums(scan->level, 16, nq, &first);
         memcpy(heads, sums, sizeof(heads));
-        lsq_work rest = {block.tail, block.tails, 1, NULL, tables + lsq_head_pairs(codes) * stride, stride, sums, 0, 1, limits, masks};
+        lsq_work rest = {block.tail, block.tails, 0, 1, NULL, tables + lsq_head_pairs(codes) * stride, stride, sums, 0, 1, 0, limits, masks};
         lsq_sums(scan->level, 16, nq, &rest);
         for (int q = 0; q < nq; q++)
             lsq_moments_add(&moments[q], heads + q * LSQ_BLOCK_ROWS, sums + q * LSQ_BLOCK_ROWS, LSQ_BLOCK_ROWS);
@@ -206,24 +217,29 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
         return 1;
     }
     /* (Work of a group: the least and the largest look-up of each nibble, and quantized look-ups.) */
-    float *low = (float *)malloc((size_t)nibbles * (LSQ_GROUP + 1) * sizeof(float) + (size_t)nibbles * 16);
+    float *low = (float *)malloc((size_t)nibbles * 2 * LSQ_GROUP * sizeof(float) + (size_t)nibbles * 16 * sizeof(uint16_t));
     if (!low) return 0;
     float *high = low + nibbles * LSQ_GROUP;
-    uint8_t *work = (uint8_t *)(high + nibbles);
+    uint16_t *work = (uint16_t *)(high + nibbles * LSQ_GROUP);
     int fine = 1;
     for (int64_t group = 0; group * LSQ_GROUP < scan->nq; group++) {
         lsq_query *queries = scan->queries + group * LSQ_GROUP;
         int nq = lsq_group_size(scan, group);
-        int64_t margins[LSQ_GROUP];
+        int64_t margins[LSQ_GROUP], wide = 0;
+        for (int i = 0; i < nq; i++) {
+            lsq_nibble_tables(queries[i].values, &codes->fields, codes->width, queries[i].exact, &queries[i].bias);
+            lsq_least(scan->level, queries[i].exact, nibbles, low + i * nibbles, high + i * nibbles);
+            int64_t own = scan->progressive ? 0 : lsq_wide_columns(low + i * nibbles, high + i * nibbles, nibbles, codes->head);
+            if (own > wide) wide = own;
+        }
         for (int i = 0; i < nq; i++) {
             lsq_query *query = &queries[i];
-            float *least = low + i * nibbles;
-            lsq_nibble_tables(query->values, &codes->fields, codes->width, query->exact, &query->bias);
-            lsq_least(scan->level, query->exact, nibbles, least, high);
-            query->scale = lsq_finest(least, high, nibbles, query->bias);
-            double top = floor(65535.0 / (double)nibbles);
-            query->scale.loss = lsq_write_tables(scan, group * LSQ_GROUP + i, least, query->scale.step, 0,
-                                                 top < LSQ_QUANTUM ? top : LSQ_QUANTUM, work);
+            const float *least = low + i * nibbles, *most = high + i * nibbles;
+            query->wide = wide;
+            query->scale = lsq_make_scale(least, most, nibbles, query->bias, lsq_finest_step(least, most, nibbles, wide));
+            query->head_base = 0;
+            for (int64_t n = 0; n < 2 * codes->head; n++) query->head_base += least[n];
+            query->scale.loss = lsq_write_tables(scan, group * LSQ_GROUP + i, least, query->scale.step, 0, work);
             double margin = ceil(query->scale.loss + 2 * query->scale.slack);
             margins[i] = margin < 65535 ? (int64_t)margin : 65535; /* also where it is not a number */
         }
@@ -231,10 +247,15 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
             lsq_moments moments[LSQ_GROUP];
             lsq_sample(scan, group, moments);
             for (int i = 0; i < nq; i++) {
-                queries[i].plan = lsq_make_plan(&moments[i], nibbles, 2 * codes->head, z);
+                double widest = 0;
+                for (int64_t n = 0; n < nibbles; n++) {
+                    double range = ((double)high[i * nibbles + n] - low[i * nibbles + n]) / queries[i].scale.step;
+                    if (range > widest) widest = range;
+                }
+                queries[i].plan = lsq_make_plan(&moments[i], nibbles, 2 * codes->head, z, widest);
                 margins[i] = queries[i].plan.margin;
                 lsq_write_tables(scan, group * LSQ_GROUP + i, low + i * nibbles, queries[i].scale.step * queries[i].plan.ratio,
-                                 0.5, LSQ_QUANTUM, work);
+                                 0.5, work);
             }
         }
         for (int i = 0; i < nq; i++) {
@@ -287,13 +308,20 @@ static void lsq_run_heads(const lsq_scan *scan, int64_t group, const lsq_hits *h
     uint16_t limits[LSQ_GROUP];
     const int64_t stride = nq * LSQ_PAIR, apart = nq * LSQ_BLOCK_ROWS;
     const uint8_t *tables = lsq_group_tables(scan, group);
-    lsq_work heads = {run->block.head, run->block.heads, run->blocks, NULL, tables, stride, run->sums, apart, 0, limits, run->masks};
-    for (int q = 0; q < nq; q++)
-        limits[q] = progressive ? scan->queries[group * LSQ_GROUP + q].plan.head_limit : hits[q].limit;
+    const lsq_query *queries = scan->queries + group * LSQ_GROUP;
+    const int64_t head_size = run->block.heads * LSQ_BLOCK_ROWS, tail_size = run->block.tails * LSQ_BLOCK_ROWS;
+    for (int q = 0; q < nq; q++) limits[q] = progressive ? queries[q].plan.head_limit : hits[q].limit;
+    if (queries->wide) { /* upper bytes first */
+        lsq_work upper = {run->block.head, queries->wide, head_size, run->blocks, NULL,
+                          tables + lsq_own_pairs(scan->codes) * stride, stride, run->sums, apart, 0, 0, limits, run->masks};
+        lsq_sums(scan->level, 16, nq, &upper);
+    }
+    lsq_work heads = {run->block.head, run->block.heads, head_size, run->blocks, NULL, tables, stride,
+                      run->sums, apart, queries->wide > 0, LSQ_WIDE_BITS, limits, run->masks};
     lsq_sums(scan->level, progressive ? 8 : 16, nq, &heads);
     if (!progressive && run->block.tails) {
-        lsq_work tails = {run->block.tail, run->block.tails, run->blocks, NULL, tables + lsq_head_pairs(scan->codes) * stride,
-                          stride, run->sums, apart, 1, limits, run->masks};
+        lsq_work tails = {run->block.tail, run->block.tails, tail_size, run->blocks, NULL,
+                          tables + lsq_head_pairs(scan->codes) * stride, stride, run->sums, apart, 1, 0, limits, run->masks};
         lsq_sums(scan->level, 16, nq, &tails);
     }
     if (rows < run->blocks * LSQ_BLOCK_ROWS)
@@ -325,8 +353,8 @@ static int lsq_run_tails(const lsq_scan *scan, int64_t group, lsq_hits *hits, ls
     for (int q = 0; q < nq; q++) {
         uint32_t near[LSQ_RUN], *passed = run->passed + q * run->blocks;
         if (progressive && run->count[q]) {
-            lsq_work tails = {run->block.tail, run->block.tails, run->count[q], passed, tables + q * LSQ_PAIR, stride,
-                              run->sums + q * LSQ_BLOCK_ROWS, apart, 1, &hits[q].limit, near};
+            lsq_work tails = {run->block.tail, run->block.tails, run->block.tails * LSQ_BLOCK_ROWS, run->count[q], passed,
+                              tables + q * LSQ_PAIR, stride, run->sums + q * LSQ_BLOCK_ROWS, apart, 1, 0, &hits[q].limit, near};
             lsq_sums(scan->level, 8, 1, &tails);
         }
         int64_t n = 0, before = hits[q].count;
@@ -397,15 +425,17 @@ static int lsq_scan_run(const lsq_scan *scan, int64_t part, int64_t first, int64
 }
 
 /* Evaluate the hits whose sums are above `low` and not above `high`. */
-static int lsq_evaluate(const lsq_scan *scan, int64_t q, int64_t low, int64_t high) {
+static int lsq_evaluate(const lsq_scan *scan, int64_t q, int64_t low, int64_t high, lsq_heads *heads) {
     const lsq_codes *codes = scan->codes;
     const lsq_hits *hits = &scan->hits[q];
+    const lsq_query *query = &scan->queries[q];
     for (int64_t i = 0; i < hits->count; i++) {
         if (hits->sums[i] <= low || hits->sums[i] > high) continue;
         int64_t record = lsq_record(&codes->column, hits->rows[i]);
         uint32_t at = hits->rows[i] - codes->column.starts[record];
         lsq_block block = lsq_block_at(codes, record, at / LSQ_BLOCK_ROWS);
-        float distance = lsq_nibble_distance(&block, (int)(at % LSQ_BLOCK_ROWS), scan->queries[q].exact, scan->queries[q].bias);
+        float head = 0, distance = lsq_nibble_distance(&block, (int)(at % LSQ_BLOCK_ROWS), query->exact, query->bias, &head);
+        if (scan->progressive && query->plan.possible) lsq_heads_add(heads, (head - query->head_base) / query->scale.step);
         if (!lsq_offer(&scan->nearest[q], hits->rows[i], distance)) return 0;
     }
     return 1;
@@ -433,21 +463,22 @@ static int lsq_scan_finish(const lsq_scan *scan, int64_t q, uint8_t *sure) {
     const lsq_query *query = &scan->queries[q];
     int64_t limit = hits->limit, near = limit;
     const int enough = hits->count >= hits->k;
+    lsq_heads heads = {0, 0, 0};
     if (!scan->progressive && enough) {
         /* The k smallest sums first: their distances may tell that others are too far. */
         near = limit < 65535 ? limit - hits->margin : 65535;
-        if (!lsq_evaluate(scan, q, -1, near) || !lsq_nearest_prune(nearest)) return 0;
+        if (!lsq_evaluate(scan, q, -1, near, &heads) || !lsq_nearest_prune(nearest)) return 0;
         double sum = (nearest->worst - query->scale.base) / query->scale.step + query->scale.slack;
         if (sum >= 0 && sum < (double)limit) limit = (int64_t)sum;
-        if (!lsq_evaluate(scan, q, near, limit)) return 0;
-    } else if (!lsq_evaluate(scan, q, -1, limit)) {
+        if (!lsq_evaluate(scan, q, near, limit, &heads)) return 0;
+    } else if (!lsq_evaluate(scan, q, -1, limit, &heads)) {
         return 0;
     }
     if (!lsq_nearest_prune(nearest)) return 0;
     lsq_hits_clear(hits); /* where many rows are equally far they take much room */
     if (scan->progressive)
         *sure = enough && hits->limit < 255 &&
-                lsq_plan_sure(&query->plan, (nearest->worst - query->scale.base) / query->scale.step);
+                lsq_plan_sure(&query->plan, (nearest->worst - query->scale.base) / query->scale.step, &heads);
     return 1;
 }
 

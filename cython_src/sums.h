@@ -37,8 +37,9 @@ enum { LSQ_GROUP = 4, LSQ_RUN = 128, LSQ_AHEAD = 8192 };
 
 /* What to sum up. Look-ups of query q for pair p of columns are at tables + p * stride + q * LSQ_PAIR. */
 typedef struct {
-    const uint8_t *codes;    /* block 0; others follow */
-    int64_t columns;         /* of a block */
+    const uint8_t *codes;    /* block 0 */
+    int64_t columns;         /* of a block, from its first on */
+    int64_t size;            /* bytes from block to block */
     int64_t blocks;
     const uint32_t *which;   /* the numbers of the blocks, or NULL: 0, 1, 2, … */
     const uint8_t *tables;
@@ -46,6 +47,7 @@ typedef struct {
     uint16_t *sums;          /* of block 0: LSQ_BLOCK_ROWS for each query */
     int64_t apart;           /* how far apart those of blocks are */
     int more;                /* add to what `sums` hold already */
+    int shift;               /* times two to the power of this (in 16 bits) */
     const uint16_t *limits;  /* of each query */
     uint32_t *masks;         /* (blocks, queries): a bit for each row whose sum is not above the limit */
 } lsq_work;
@@ -58,7 +60,7 @@ LSQ_INLINE uint16_t lsq_sum_of(const uint16_t *sums, int bits, int lane) {
 static void lsq_end(const lsq_work *work, int bits, uint16_t *sums, uint16_t *stored, uint32_t *mask, uint16_t limit) {
     *mask = 0;
     for (int r = 0; r < LSQ_BLOCK_ROWS; r++) {
-        uint32_t sum = sums[r] + (work->more ? lsq_sum_of(stored, bits, r) : 0u);
+        uint32_t sum = sums[r] + (work->more ? (uint32_t)lsq_sum_of(stored, bits, r) << work->shift : 0u);
         if (bits == 8 && sum > 255) sum = 255;
         sums[r] = (uint16_t)sum;
         *mask |= (uint32_t)(sum <= limit) << r;
@@ -73,7 +75,7 @@ static void lsq_sums_portable(const lsq_work *work, int bits, int nq) {
     for (int64_t at = 0; at < work->blocks * nq; at++) {
         int64_t block = work->which ? work->which[at / nq] : at / nq, q = at % nq;
         uint16_t sums[LSQ_BLOCK_ROWS] = {0}, *stored = work->sums + block * work->apart + q * LSQ_BLOCK_ROWS;
-        const uint8_t *tables = work->tables + q * LSQ_PAIR, *codes = work->codes + block * work->columns * LSQ_BLOCK_ROWS;
+        const uint8_t *tables = work->tables + q * LSQ_PAIR, *codes = work->codes + block * work->size;
         for (int64_t j = 0; j < work->columns; j++, codes += LSQ_BLOCK_ROWS) {
             const uint8_t *table = tables + j / 2 * work->stride + (j & 1) * 32;
             for (int r = 0; r < LSQ_BLOCK_ROWS; r++) sums[r] += (uint16_t)(table[codes[r] & 15] + table[64 + (codes[r] >> 4)]);
@@ -90,19 +92,20 @@ static void lsq_sums_portable(const lsq_work *work, int bits, int nq) {
 #define LSQ_UNROLL _Pragma("GCC unroll 8")
 
 /* From the accumulators of one query, of 256 bits, to memory and a mask. */
-LSQ_TARGET_AVX2 LSQ_INLINE void lsq_end_avx2(const int bits, __m256i a, __m256i b, int more, uint16_t limit, uint16_t *sums, uint32_t *mask) {
+LSQ_TARGET_AVX2 LSQ_INLINE void lsq_end_avx2(const lsq_work *work, const int bits, __m256i a, __m256i b, uint16_t limit, uint16_t *sums, uint32_t *mask) {
     __m256i *stored = (__m256i *)sums;
     if (bits == 8) {
         __m256i most = _mm256_set1_epi8((char)(limit < 255 ? limit : 255));
-        if (more) a = _mm256_adds_epu8(a, _mm256_loadu_si256(stored));
+        if (work->more) a = _mm256_adds_epu8(a, _mm256_loadu_si256(stored));
         _mm256_storeu_si256(stored, a);
         *mask = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(a, most), a));
         return;
     }
     __m256i most = _mm256_set1_epi16((short)limit), even = _mm256_sub_epi16(a, _mm256_slli_epi16(b, 8)), odd = b;
-    if (more) {
-        even = _mm256_add_epi16(even, _mm256_loadu_si256(stored));
-        odd = _mm256_add_epi16(odd, _mm256_loadu_si256(stored + 1));
+    if (work->more) {
+        const __m128i shift = _mm_cvtsi32_si128(work->shift);
+        even = _mm256_add_epi16(even, _mm256_sll_epi16(_mm256_loadu_si256(stored), shift));
+        odd = _mm256_add_epi16(odd, _mm256_sll_epi16(_mm256_loadu_si256(stored + 1), shift));
     }
     _mm256_storeu_si256(stored, even);
     _mm256_storeu_si256(stored + 1, odd);
@@ -117,7 +120,7 @@ LSQ_TARGET_AVX2 LSQ_INLINE void lsq_block_avx2(const lsq_work *work, const int b
     const uint8_t *tables = work->tables;
     __m256i a[LSQ_GROUP], b[LSQ_GROUP];
     LSQ_UNROLL for (int q = 0; q < nq; q++) a[q] = b[q] = _mm256_setzero_si256();
-    const uint8_t *codes = work->codes + block * work->columns * LSQ_BLOCK_ROWS;
+    const uint8_t *codes = work->codes + block * work->size;
     for (int64_t j = 0; j < work->columns; j += 2, tables += work->stride, codes += 2 * LSQ_BLOCK_ROWS) {
         LSQ_PREFETCH(codes + ahead);
         LSQ_UNROLL for (int c = 0; c < 2; c++) {
@@ -135,7 +138,7 @@ LSQ_TARGET_AVX2 LSQ_INLINE void lsq_block_avx2(const lsq_work *work, const int b
         }
     }
     LSQ_UNROLL for (int q = 0; q < nq; q++)
-        lsq_end_avx2(bits, a[q], b[q], work->more, work->limits[q], work->sums + block * work->apart + q * LSQ_BLOCK_ROWS,
+        lsq_end_avx2(work, bits, a[q], b[q], work->limits[q], work->sums + block * work->apart + q * LSQ_BLOCK_ROWS,
                      work->masks + i * nq + q);
 }
 
@@ -149,7 +152,7 @@ LSQ_TARGET_AVX512 LSQ_INLINE void lsq_blocks_avx512(const lsq_work *work, const 
     LSQ_UNROLL for (int n = 0; n < nb; n++) block[n] = work->which ? work->which[i + n] : i + n;
     LSQ_UNROLL for (int n = 0; n < nb * nq; n++) a[n] = b[n] = _mm512_setzero_si512();
     const uint8_t *codes[2];
-    LSQ_UNROLL for (int n = 0; n < nb; n++) codes[n] = work->codes + block[n] * work->columns * LSQ_BLOCK_ROWS;
+    LSQ_UNROLL for (int n = 0; n < nb; n++) codes[n] = work->codes + block[n] * work->size;
     for (int64_t j = 0; j < work->columns; j += 2, tables += work->stride) {
         __m512i low[2], high[2];
         LSQ_UNROLL for (int n = 0; n < nb; n++) {
@@ -174,7 +177,7 @@ LSQ_TARGET_AVX512 LSQ_INLINE void lsq_blocks_avx512(const lsq_work *work, const 
     LSQ_UNROLL for (int n = 0; n < nb * nq; n++) {
         __m256i a0 = _mm512_castsi512_si256(a[n]), a1 = _mm512_extracti64x4_epi64(a[n], 1);
         __m256i b0 = _mm512_castsi512_si256(b[n]), b1 = _mm512_extracti64x4_epi64(b[n], 1);
-        lsq_end_avx2(bits, bits == 8 ? _mm256_adds_epu8(a0, a1) : _mm256_add_epi16(a0, a1), _mm256_add_epi16(b0, b1), work->more,
+        lsq_end_avx2(work, bits, bits == 8 ? _mm256_adds_epu8(a0, a1) : _mm256_add_epi16(a0, a1), _mm256_add_epi16(b0, b1),
                      work->limits[n % nq], work->sums + block[n / nq] * work->apart + n % nq * LSQ_BLOCK_ROWS,
                      work->masks + i * nq + n);
     }
@@ -212,7 +215,7 @@ static void lsq_sums_neon(const lsq_work *work, int bits, int nq) {
         int64_t block = work->which ? work->which[at / nq] : at / nq, q = at % nq;
         uint16x8_t wide[4] = {vdupq_n_u16(0), vdupq_n_u16(0), vdupq_n_u16(0), vdupq_n_u16(0)};
         uint8x16_t narrow[2] = {vdupq_n_u8(0), vdupq_n_u8(0)};
-        const uint8_t *tables = work->tables + q * LSQ_PAIR, *codes = work->codes + block * work->columns * LSQ_BLOCK_ROWS;
+        const uint8_t *tables = work->tables + q * LSQ_PAIR, *codes = work->codes + block * work->size;
         for (int64_t j = 0; j < work->columns; j++, codes += LSQ_BLOCK_ROWS) {
             const uint8_t *table = tables + j / 2 * work->stride + (j & 1) * 32;
             uint8x16_t first = vld1q_u8(table), second = vld1q_u8(table + 64);

@@ -264,7 +264,8 @@ def progressive(
         nothing = np.empty(0, np.intp), np.empty(0, np.float32), False
         look_ups, base, step = quantize(own, bias)
         sums = look_ups[np.arange(len(own)), at[sample]].astype(np.int64)
-        plan = _plan(sums[:, :heads].sum(axis=1), sums.sum(axis=1), len(own), heads, z)
+        widest = float(((own.max(axis=1).astype(np.float64) - own.min(axis=1)) / step).max())
+        plan = _plan(sums[:, :heads].sum(axis=1), sums.sum(axis=1), len(own), heads, z, widest)
         if plan is None:
             found.append(nothing)
             continue
@@ -278,8 +279,11 @@ def progressive(
         sure = False
         if len(rows) >= k:
             worst = np.sort(distances)[k - 1]
+            their = nibble_distances(codes[rows, :head], own[None, :heads], np.zeros(1, np.float32))[0]
+            head_base = float(np.cumsum(np.concatenate([[0.0], low[:heads, 0]]))[-1])
+            sixteenths = ((their.astype(np.float64) - head_base) / step * 16).astype(np.int64)
+            sure = limit < 255 and plan.sure((float(worst) - base) / step, sixteenths)
             rows, distances = rows[distances <= worst], distances[distances <= worst]
-            sure = limit < 255 and plan.sure((float(worst) - base) / step)
         found.append((rows, distances, bool(sure)))
     return found
 
@@ -297,11 +301,17 @@ class _Plan:
     limit: float
     margin: int
 
-    def sure(self, total: float) -> bool:
-        return self.least >= self.head + self.slope * (total - self.all) + 1.75 * self.around
+    def sure(self, total: float, found: NDArray[np.int64]) -> bool:
+        n = float(len(found))
+        mean = int(found.sum()) / n / 16
+        deviation = math.sqrt(max(0.0, int((found * found).sum()) / n / 256 - mean * mean))
+        line = self.head + self.slope * (total - self.all) + 1.75 * self.around
+        return self.least >= line and self.least >= mean + 1.5 * deviation
 
 
-def _plan(heads: NDArray[np.int64], all_: NDArray[np.int64], count: int, own: int, z: float) -> _Plan | None:
+def _plan(
+    heads: NDArray[np.int64], all_: NDArray[np.int64], count: int, own: int, z: float, widest: float
+) -> _Plan | None:
     n = float(len(heads))
     if not n:
         return None
@@ -316,7 +326,7 @@ def _plan(heads: NDArray[np.int64], all_: NDArray[np.int64], count: int, own: in
     mean, least = head + own / 2, head + own / 2 - z * math.sqrt(head_head)
     ratio = max(1.0, (whole + count / 2 - 2.0 * math.sqrt(all_all)) / 245)
     limit = math.floor(least / ratio + 0.5)
-    if not 0 < limit < 255:
+    if not 0 < limit < 255 or widest > 127 * ratio:
         return None
     margin = math.ceil(3 * math.sqrt(count / 12)) + 1
     return _Plan(mean, whole + count / 2, slope, math.sqrt(max(around, 0.0)), least, ratio, limit, margin)

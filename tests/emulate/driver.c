@@ -23,18 +23,22 @@ static void *take(size_t bytes) {
 /* Sums of the heads of three blocks, then of the rest, from the last block to the first. */
 static void sums(int level, int n, size_t m, size_t head, int bits) {
     enum { BLOCKS = 3 };
-    uint8_t *codes = take(BLOCKS * LSQ_BLOCK_ROWS * m), *lookups = take((size_t)n * m * LSQ_LOOKUPS);
+    uint8_t *codes = take(BLOCKS * LSQ_BLOCK_ROWS * m), *bytes = take((size_t)n * m * LSQ_LOOKUPS);
     uint16_t *limits = take((size_t)n * 2), *out = malloc((size_t)n * BLOCKS * LSQ_BLOCK_ROWS * 2);
     uint32_t *masks = malloc((size_t)n * BLOCKS * 4), order[BLOCKS] = {2, 1, 0};
     int64_t stride = n * LSQ_PAIR, first = (int64_t)(head + 1) / 2 * stride, rest = (int64_t)(m - head);
     uint8_t *tables = malloc((size_t)(first + (rest + 1) / 2 * stride));
+    uint16_t *lookups = malloc((size_t)n * m * LSQ_LOOKUPS * 2);
+    for (size_t i = 0; i < (size_t)n * m * LSQ_LOOKUPS; i++) lookups[i] = bytes[i];
     for (int q = 0; q < n; q++, lookups += m * LSQ_LOOKUPS) {
-        lsq_spread(lookups, (int64_t)head, tables + q * LSQ_PAIR, stride);
-        lsq_spread(lookups + head * LSQ_LOOKUPS, rest, tables + first + q * LSQ_PAIR, stride);
+        lsq_spread(lookups, (int64_t)head, 0, 255, tables + q * LSQ_PAIR, stride);
+        lsq_spread(lookups + head * LSQ_LOOKUPS, rest, 0, 255, tables + first + q * LSQ_PAIR, stride);
     }
-    lsq_work work = {codes, (int64_t)head, BLOCKS, NULL, tables, stride, out, n * LSQ_BLOCK_ROWS, 0, limits, masks};
+    int64_t apart = n * LSQ_BLOCK_ROWS, size = (int64_t)head * LSQ_BLOCK_ROWS;
+    lsq_work work = {codes, (int64_t)head, size, BLOCKS, NULL, tables, stride, out, apart, 0, 0, limits, masks};
     lsq_sums(level, bits, n, &work);
-    lsq_work more = {codes + BLOCKS * LSQ_BLOCK_ROWS * head, rest, BLOCKS, order, tables + first, stride, out, n * LSQ_BLOCK_ROWS, 1, limits, masks};
+    lsq_work more = {codes + BLOCKS * size, rest, rest * LSQ_BLOCK_ROWS, BLOCKS, order,
+                     tables + first, stride, out, apart, 1, 0, limits, masks};
     lsq_sums(level, bits, n, &more);
     for (int r = 0; r < n * BLOCKS * LSQ_BLOCK_ROWS; r++) {
         uint16_t sum = lsq_sum_of(out + r / LSQ_BLOCK_ROWS * LSQ_BLOCK_ROWS, bits, r % LSQ_BLOCK_ROWS);
@@ -58,12 +62,13 @@ static int search(int level, int64_t nq, size_t width, size_t head, int64_t part
     lsq_codes codes = {{starts, counts, addresses, records}, (int64_t)width, (int64_t)head,
                        {fields, places, places + fields, places + 2 * fields + 1}, {NULL, 0, 1, NULL, 0}};
     lsq_scan scan = {&codes, level, (int)numbers[5], (int)numbers[6], nq, numbers[2], parts,
-                     calloc((size_t)nq, sizeof(lsq_query)), malloc((size_t)(nq * lsq_pairs(&codes)) * LSQ_PAIR),
+                     calloc((size_t)nq, sizeof(lsq_query)), malloc((size_t)nq * width * LSQ_LOOKUPS * sizeof(float)),
+                     malloc((size_t)(nq * lsq_pairs(&codes)) * LSQ_PAIR),
                      calloc((size_t)(nq * parts), sizeof(lsq_hits)), calloc((size_t)(nq * parts), sizeof(lsq_nearest))};
     for (int64_t q = 0; q < nq; q++) {
         scan.queries[q].values = values + q * size;
         scan.queries[q].bias = biases[q];
-        scan.queries[q].exact = malloc(width * LSQ_LOOKUPS * sizeof(float));
+        scan.queries[q].exact = scan.exact + q * (int64_t)width * LSQ_LOOKUPS;
     }
     int fine = lsq_scan_prepare(&scan, *z);
     for (int64_t part = 0; part < parts; part++)
