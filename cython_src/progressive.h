@@ -51,8 +51,8 @@ typedef struct {
     int possible;
 } lsq_plan;
 
-/* `widest`: how far apart, in steps of 16 bits, the look-ups of a nibble are at most. */
-static lsq_plan lsq_make_plan(const lsq_moments *m, int64_t nibbles, int64_t head_nibbles, double z, double widest) {
+/* `widest`: how far apart, in steps of 16 bits, the look-ups of a nibble are at most; `slack`: what float32 may take. */
+static lsq_plan lsq_make_plan(const lsq_moments *m, int64_t nibbles, int64_t head_nibbles, double z, double widest, double slack) {
     lsq_plan plan = {0};
     double n = (double)m->rows, head = (double)m->head / n, all = (double)m->all / n;
     double head_head = (double)m->head_head / n - head * head, all_all = (double)m->all_all / n - all * all;
@@ -67,7 +67,7 @@ static lsq_plan lsq_make_plan(const lsq_moments *m, int64_t nibbles, int64_t hea
     plan.ratio = (plan.all - LSQ_FAR * sqrt(all_all)) / LSQ_REACH;
     if (plan.ratio < 1) plan.ratio = 1;
     double limit = floor(plan.limit / plan.ratio + 0.5);
-    plan.possible = limit > 0 && limit < 255 && widest <= LSQ_QUANTUM * plan.ratio;
+    plan.possible = limit > 0 && limit < 255 && widest <= LSQ_QUANTUM * plan.ratio && slack <= 1 + plan.ratio;
     plan.head_limit = plan.possible ? (uint16_t)limit : 0;
     plan.margin = (int64_t)ceil(3 * sqrt((double)nibbles / 12)) + 1;
     return plan;

@@ -252,7 +252,7 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
                     double range = ((double)high[i * nibbles + n] - low[i * nibbles + n]) / queries[i].scale.step;
                     if (range > widest) widest = range;
                 }
-                queries[i].plan = lsq_make_plan(&moments[i], nibbles, 2 * codes->head, z, widest);
+                queries[i].plan = lsq_make_plan(&moments[i], nibbles, 2 * codes->head, z, widest, queries[i].scale.slack);
                 margins[i] = queries[i].plan.margin;
                 lsq_write_tables(scan, group * LSQ_GROUP + i, low + i * nibbles, queries[i].scale.step * queries[i].plan.ratio,
                                  0.5, work);

@@ -283,9 +283,11 @@ class Index:
         """The ``k`` nearest of each query: shape (nq, k), or (k,) for a 1-D query.
 
         ``distance``: "asymmetric" compares the query as it is with codes, "symmetric" its own code (section 3.1
-        of the paper); "auto" takes the encoder's best. ``rerank=r`` orders the best ``r`` again, exactly where
-        vectors are kept and by the asymmetric distance where not. ``filter`` is an array of ids: only these can
-        be found. Smaller distances are nearer; equal ones come by id.
+        of the paper); "auto" takes the encoder's best. ``rerank=r`` orders the best ``r`` (never fewer than ``k``)
+        again, exactly where vectors are kept and by the asymmetric distance where not. ``filter`` is an array of
+        ids: only these can be found. ``progressive=False`` reads all of every code; otherwise, where the encoder
+        has learned that it pays, a row whose first bytes are far is not read further. ``threads`` (all processors
+        by default) never changes an answer. Smaller distances are nearer; equal ones come by id.
 
         >>> index = Index(dim=2)
         >>> _ = index.add([[0, 0], [1, 0], [5, 5]], ids=[10, 20, 30])
@@ -300,6 +302,8 @@ class Index:
             raise ParameterError("strategy='subset': this index has no subset structure; 'scan' reads all codes")
         if distance not in ("auto", "symmetric", "asymmetric"):
             raise ParameterError(f"distance={distance!r}: auto, symmetric or asymmetric is needed")
+        if not isinstance(progressive, bool | np.bool_):
+            raise ParameterError(f"progressive={progressive!r}: True or False is needed")
         vectors = as_array(queries, what="queries")
         single = len(vectors.shape) == 1
         rows = open_rows(vectors[None] if single else vectors, self.dim, what="queries")

@@ -265,7 +265,8 @@ def progressive(
         look_ups, base, step = quantize(own, bias)
         sums = look_ups[np.arange(len(own)), at[sample]].astype(np.int64)
         widest = float(((own.max(axis=1).astype(np.float64) - own.min(axis=1)) / step).max())
-        plan = _plan(sums[:, :heads].sum(axis=1), sums.sum(axis=1), len(own), heads, z, widest)
+        slack = 1 + rounding(own, bias) / step
+        plan = _plan(sums[:, :heads].sum(axis=1), sums.sum(axis=1), heads, len(own), z, widest, slack)
         if plan is None:
             found.append(nothing)
             continue
@@ -310,7 +311,13 @@ class _Plan:
 
 
 def _plan(
-    heads: NDArray[np.int64], all_: NDArray[np.int64], count: int, own: int, z: float, widest: float
+    heads: NDArray[np.int64],
+    all_: NDArray[np.int64],
+    own: int,
+    count: int,
+    z: float,
+    widest: float,
+    slack: float,
 ) -> _Plan | None:
     n = float(len(heads))
     if not n:
@@ -326,7 +333,7 @@ def _plan(
     mean, least = head + own / 2, head + own / 2 - z * math.sqrt(head_head)
     ratio = max(1.0, (whole + count / 2 - 2.0 * math.sqrt(all_all)) / 245)
     limit = math.floor(least / ratio + 0.5)
-    if not 0 < limit < 255 or widest > 127 * ratio:
+    if not 0 < limit < 255 or widest > 127 * ratio or slack > 1 + ratio:
         return None
     margin = math.ceil(3 * math.sqrt(count / 12)) + 1
     return _Plan(mean, whole + count / 2, slope, math.sqrt(max(around, 0.0)), least, ratio, limit, margin)
