@@ -142,3 +142,28 @@ def unpack(const uint8_t[:, ::1] codes not None, const uint8_t[::1] widths not N
         with nogil:
             lsq_unpack(&out[0, 0], &codes[0, 0], &widths[0], codes.shape[0], widths.shape[0], codes.shape[1])
     return fields
+
+
+def bit_tables(const float[:, ::1] inner not None, const float[:, ::1] lengths, const float[::1] weights not None,
+               const float[::1] steps not None, float[:, ::1] values not None):
+    """Look-ups of a binary linear code: ``steps``, then for each dimension j −w and +w, w = weights_j − inner_j / length.
+
+    ``lengths``, shape (n, 1), or None: 1. ``inner`` may have more columns than ``weights``.
+    """
+    cdef int64_t n = inner.shape[0], m = weights.shape[0], s = steps.shape[0], i, j
+    cdef float w, length = 1
+    if inner.shape[1] < m or values.shape[0] != n or values.shape[1] != s + 2 * m:
+        raise ValueError("bit_tables: shapes do not fit")
+    if lengths is not None and (lengths.shape[0] != n or lengths.shape[1] != 1):
+        raise ValueError("bit_tables: shapes do not fit")
+    cdef bint divide = lengths is not None
+    with nogil:
+        for i in range(n):
+            if divide:
+                length = lengths[i, 0]
+            for j in range(s):
+                values[i, j] = steps[j]
+            for j in range(m):
+                w = weights[j] - inner[i, j] / length
+                values[i, s + 2 * j] = -w
+                values[i, s + 2 * j + 1] = w

@@ -147,6 +147,7 @@ typedef struct {
     int level;
     int nibbles;     /* by nibbles, or by fields */
     int progressive; /* head first */
+    int streams;     /* one query, and more codes than a cache holds */
     int64_t nq, k, parts;
     lsq_query *queries;
     float *exact;         /* look-ups by nibble of all queries */
@@ -197,15 +198,18 @@ static void lsq_sample(const lsq_scan *scan, int64_t group, lsq_moments *moments
             here = codes->column.counts[++record] / LSQ_BLOCK_ROWS;
         }
         lsq_block block = lsq_block_at(codes, record, (uint64_t)(at - before));
-        lsq_work first = {block.head, block.heads, 0, 1, NULL, tables, stride, sums, 0, 0, 0, limits, masks};
+        lsq_work first = {block.head, block.heads, 0, 1, NULL, tables, stride, sums, 0, 0, 0, 0, limits, masks};
         lsq_sums(scan->level, 16, nq, &first);
         memcpy(heads, sums, sizeof(heads));
-        lsq_work rest = {block.tail, block.tails, 0, 1, NULL, tables + lsq_head_pairs(codes) * stride, stride, sums, 0, 1, 0, limits, masks};
+        lsq_work rest = {block.tail, block.tails, 0, 1, NULL, tables + lsq_head_pairs(codes) * stride, stride, sums, 0, 1, 0, 0, limits, masks};
         lsq_sums(scan->level, 16, nq, &rest);
         for (int q = 0; q < nq; q++)
             lsq_moments_add(&moments[q], heads + q * LSQ_BLOCK_ROWS, sums + q * LSQ_BLOCK_ROWS, LSQ_BLOCK_ROWS);
     }
 }
+
+/* So many bytes of codes stay in a cache from search to search. */
+enum { LSQ_CACHE = 8 << 20 };
 
 /* Look-ups by nibble of all queries, and their limits; 0 without memory. `z`: the margin of the progressive scan. */
 static int lsq_scan_prepare(lsq_scan *scan, double z) {
@@ -216,6 +220,9 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
             if (!lsq_nearest_init(&scan->nearest[i], scan->k)) return 0;
         return 1;
     }
+    int64_t rows = 0;
+    for (int64_t i = 0; i < codes->column.records; i++) rows += codes->column.counts[i];
+    scan->streams = scan->nq == 1 && rows * codes->width > LSQ_CACHE;
     /* (Work of a group: the least and the largest look-up of each nibble, and quantized look-ups.) */
     float *low = (float *)malloc((size_t)nibbles * 2 * LSQ_GROUP * sizeof(float) + (size_t)nibbles * 16 * sizeof(uint16_t));
     if (!low) return 0;
@@ -313,15 +320,15 @@ static void lsq_run_heads(const lsq_scan *scan, int64_t group, const lsq_hits *h
     for (int q = 0; q < nq; q++) limits[q] = progressive ? queries[q].plan.head_limit : hits[q].limit;
     if (queries->wide) { /* upper bytes first */
         lsq_work upper = {run->block.head, queries->wide, head_size, run->blocks, NULL,
-                          tables + lsq_own_pairs(scan->codes) * stride, stride, run->sums, apart, 0, 0, limits, run->masks};
+                          tables + lsq_own_pairs(scan->codes) * stride, stride, run->sums, apart, 0, 0, scan->streams, limits, run->masks};
         lsq_sums(scan->level, 16, nq, &upper);
     }
     lsq_work heads = {run->block.head, run->block.heads, head_size, run->blocks, NULL, tables, stride,
-                      run->sums, apart, queries->wide > 0, LSQ_WIDE_BITS, limits, run->masks};
+                      run->sums, apart, queries->wide > 0, LSQ_WIDE_BITS, scan->streams, limits, run->masks};
     lsq_sums(scan->level, progressive ? 8 : 16, nq, &heads);
     if (!progressive && run->block.tails) {
         lsq_work tails = {run->block.tail, run->block.tails, tail_size, run->blocks, NULL,
-                          tables + lsq_head_pairs(scan->codes) * stride, stride, run->sums, apart, 1, 0, limits, run->masks};
+                          tables + lsq_head_pairs(scan->codes) * stride, stride, run->sums, apart, 1, 0, scan->streams, limits, run->masks};
         lsq_sums(scan->level, 16, nq, &tails);
     }
     if (rows < run->blocks * LSQ_BLOCK_ROWS)
@@ -354,7 +361,7 @@ static int lsq_run_tails(const lsq_scan *scan, int64_t group, lsq_hits *hits, ls
         uint32_t near[LSQ_RUN], *passed = run->passed + q * run->blocks;
         if (progressive && run->count[q]) {
             lsq_work tails = {run->block.tail, run->block.tails, run->block.tails * LSQ_BLOCK_ROWS, run->count[q], passed,
-                              tables + q * LSQ_PAIR, stride, run->sums + q * LSQ_BLOCK_ROWS, apart, 1, 0, &hits[q].limit, near};
+                              tables + q * LSQ_PAIR, stride, run->sums + q * LSQ_BLOCK_ROWS, apart, 1, 0, 0, &hits[q].limit, near};
             lsq_sums(scan->level, 8, 1, &tails);
         }
         int64_t n = 0, before = hits[q].count;

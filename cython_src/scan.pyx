@@ -50,6 +50,7 @@ cdef extern from "scan.h" nogil:
         int level
         int nibbles
         int progressive
+        int streams
         int64_t nq
         int64_t k
         int64_t parts

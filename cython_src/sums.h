@@ -48,6 +48,7 @@ typedef struct {
     int64_t apart;           /* how far apart those of blocks are */
     int more;                /* add to what `sums` hold already */
     int shift;               /* times two to the power of this (in 16 bits) */
+    int streams;             /* codes come out of memory: one block after another */
     const uint16_t *limits;  /* of each query */
     uint32_t *masks;         /* (blocks, queries): a bit for each row whose sum is not above the limit */
 } lsq_work;
@@ -188,8 +189,7 @@ LSQ_TARGET_AVX512 LSQ_INLINE void lsq_blocks_avx512(const lsq_work *work, const 
         for (int64_t i = 0; i < work->blocks; i++) lsq_block_avx2(work, BITS, NQ, i);                                  \
     }                                                                                                                  \
     LSQ_TARGET_AVX512 static void lsq_sums##BITS##_avx512_##NQ(const lsq_work *work) {                                  \
-        /* One query reads out of memory: one block after another. */                                                  \
-        int64_t i = 0, pairs = NQ > 1 || work->which ? work->blocks / 2 : 0;                                           \
+        int64_t i = 0, pairs = work->streams ? 0 : work->blocks / 2;                                                   \
         for (; i < 2 * pairs; i += 2) lsq_blocks_avx512(work, BITS, NQ, 2, i);                                         \
         for (; i < work->blocks; i++) lsq_blocks_avx512(work, BITS, NQ, 1, i);                                         \
     }

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .. import _kernels
 from ..vectors import Vectors
 from .layout import Tables
 from .linalg import Float32, lengths, squares
@@ -91,25 +92,23 @@ class LinearTables:
         return Tables(values, bias)
 
     def _write(self, queries: Vectors, metric: str, known: _Known, values: Float32, bias: Float32) -> None:
+        size: Float32 | None = None
         if metric == "l2":
             centred = queries - self._mean
             np.add(squares(centred), known.bias, out=bias)
             centred += centred
             inner = centred @ self._columns
         else:
-            both = queries @ self._all_columns
+            inner = queries @ self._all_columns
+            last = inner[:, -1:]
             if metric == "cosine":
-                both /= lengths(queries)
-            inner = both[:, :-1]
-            np.subtract(known.bias, both[:, -1], out=bias)
-        scalar, levels = len(known.steps), self._levels
-        if scalar:
-            values[:, :scalar] = known.steps
-        if levels == 2:
-            upper = values[:, scalar + 1 :: 2]
-            np.subtract(known.weights, inner, out=upper)
-            np.negative(upper, out=values[:, scalar::2])
-        else:
-            weights = known.weights - inner
-            dimensions = values[:, scalar:].reshape(*weights.shape, levels)
-            np.multiply(weights[:, :, None], self._theta, out=dimensions)
+                size = lengths(queries)
+                last = last / size
+            np.subtract(known.bias, last[:, 0], out=bias)
+        if self._levels == 2:
+            _kernels.bit_tables(inner, size, known.weights, known.steps, values)
+            return
+        scalar, m = len(known.steps), len(known.weights)
+        values[:, :scalar] = known.steps
+        weights = known.weights - (inner[:, :m] if size is None else inner[:, :m] / size)
+        np.multiply(weights[:, :, None], self._theta, out=values[:, scalar:].reshape(*weights.shape, self._levels))
