@@ -9,6 +9,7 @@ import os
 
 import numpy as np
 
+from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 
 
@@ -144,26 +145,33 @@ def unpack(const uint8_t[:, ::1] codes not None, const uint8_t[::1] widths not N
     return fields
 
 
-def bit_tables(const float[:, ::1] inner not None, const float[:, ::1] lengths, const float[::1] weights not None,
-               const float[::1] steps not None, float[:, ::1] values not None):
+def bit_tables(const float[:, ::1] inner not None, const float[:, ::1] queries, const float[::1] weights not None,
+               const float[::1] steps not None, float constant, float[:, ::1] values not None, float[::1] bias not None):
     """Look-ups of a binary linear code: ``steps``, then for each dimension j −w and +w, w = weights_j − inner_j / length.
 
-    ``lengths``, shape (n, 1), or None: 1. ``inner`` may have more columns than ``weights``.
+    ``length`` is that of the query, or 1 where ``queries`` is None. Where ``inner`` has one more column than
+    ``weights``, ``bias`` becomes constant − that / length.
     """
     cdef int64_t n = inner.shape[0], m = weights.shape[0], s = steps.shape[0], i, j
     cdef float w, length = 1
-    if inner.shape[1] < m or values.shape[0] != n or values.shape[1] != s + 2 * m:
+    cdef double square
+    cdef bint more = inner.shape[1] == m + 1, divide = queries is not None
+    if not m <= inner.shape[1] <= m + 1 or values.shape[0] != n or values.shape[1] != s + 2 * m or bias.shape[0] != n:
         raise ValueError("bit_tables: shapes do not fit")
-    if lengths is not None and (lengths.shape[0] != n or lengths.shape[1] != 1):
+    if divide and queries.shape[0] != n:
         raise ValueError("bit_tables: shapes do not fit")
-    cdef bint divide = lengths is not None
     with nogil:
         for i in range(n):
             if divide:
-                length = lengths[i, 0]
+                square = 0
+                for j in range(queries.shape[1]):
+                    square += <double>queries[i, j] * queries[i, j]
+                length = <float>sqrt(square) if square > 0 else 1
             for j in range(s):
                 values[i, j] = steps[j]
             for j in range(m):
                 w = weights[j] - inner[i, j] / length
                 values[i, s + 2 * j] = -w
                 values[i, s + 2 * j + 1] = w
+            if more:
+                bias[i] = constant - inner[i, m] / length

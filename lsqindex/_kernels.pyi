@@ -25,8 +25,10 @@ def pack(fields: NDArray[np.uint16], widths: NDArray[np.uint8], size: int) -> ND
 def unpack(codes: NDArray[np.uint8], widths: NDArray[np.uint8]) -> NDArray[np.uint16]: ...
 def bit_tables(
     inner: NDArray[np.float32],
-    lengths: NDArray[np.float32] | None,
+    queries: NDArray[np.float32] | None,
     weights: NDArray[np.float32],
     steps: NDArray[np.float32],
+    constant: float,
     values: NDArray[np.float32],
+    bias: NDArray[np.float32],
 ) -> None: ...

@@ -34,7 +34,7 @@ class _Known(NamedTuple):
 
     weights: Float32
     steps: Float32
-    bias: np.float32
+    bias: float
 
 
 class LinearTables:
@@ -68,9 +68,9 @@ class LinearTables:
         self._theta = (-1.0 + 2.0 * np.arange(levels) / (levels - 1)).astype(np.float32)
         half, length = np.float32(0.5), float(np.square(mean, dtype=np.float64).sum())
         self._known = {
-            "l2": _Known(told, steps, np.float32(constant)),
-            "cosine": _Known(half * told + rows @ mean, half * steps, np.float32((1.0 + length + constant) / 2)),
-            "ip": _Known(np.zeros_like(told), np.zeros_like(steps), np.float32(0)),
+            "l2": _Known(told, steps, float(np.float32(constant))),
+            "cosine": _Known(half * told + rows @ mean, half * steps, float(np.float32((1.0 + length + constant) / 2))),
+            "ip": _Known(np.zeros_like(told), np.zeros_like(steps), 0.0),
         }
 
     @property
@@ -92,23 +92,22 @@ class LinearTables:
         return Tables(values, bias)
 
     def _write(self, queries: Vectors, metric: str, known: _Known, values: Float32, bias: Float32) -> None:
-        size: Float32 | None = None
         if metric == "l2":
             centred = queries - self._mean
-            np.add(squares(centred), known.bias, out=bias)
+            np.add(squares(centred), np.float32(known.bias), out=bias)
             centred += centred
             inner = centred @ self._columns
         else:
             inner = queries @ self._all_columns
-            last = inner[:, -1:]
-            if metric == "cosine":
-                size = lengths(queries)
-                last = last / size
-            np.subtract(known.bias, last[:, 0], out=bias)
         if self._levels == 2:
-            _kernels.bit_tables(inner, size, known.weights, known.steps, values)
+            whole = queries if metric == "cosine" else None
+            _kernels.bit_tables(inner, whole, known.weights, known.steps, known.bias, values, bias)
             return
+        if metric == "cosine":
+            inner /= lengths(queries)
+        if metric != "l2":
+            np.subtract(np.float32(known.bias), inner[:, -1], out=bias)
         scalar, m = len(known.steps), len(known.weights)
         values[:, :scalar] = known.steps
-        weights = known.weights - (inner[:, :m] if size is None else inner[:, :m] / size)
+        weights = known.weights - inner[:, :m]
         np.multiply(weights[:, :, None], self._theta, out=values[:, scalar:].reshape(*weights.shape, self._levels))
