@@ -232,6 +232,86 @@ def test_more_effort_reconstructs_better() -> None:
     assert relative_error(data, DIGITS) < relative_error(less, DIGITS)
 
 
+# -- rows longer than training's ------------------------------------------------------------------
+
+SCALARS: list[dict[str, Any]] = [{}, {"scalar": "norm"}, {"levels": 4}, {"refine": 0, "bits": 36}]
+
+
+def anisotropic(n: int, seed: int) -> Vectors:
+    """Clusters in 32 dimensions of falling variance."""
+    axes = np.arange(1, 33) ** -0.5
+    centres = np.random.default_rng(77).standard_normal((100, 32)) * axes
+    rng = np.random.default_rng(seed)
+    rows: Vectors = (centres[rng.integers(0, 100, n)] + 0.5 * rng.standard_normal((n, 32)) * axes).astype(np.float32)
+    return rows
+
+
+def found(encoder: Encoder, rows: Vectors, queries: Vectors) -> NDArray[np.intp]:
+    """The ten estimated nearest."""
+    sums = reference.distances(encoder.encode(rows), encoder.layout, encoder.tables(queries))
+    return np.argsort(sums, axis=1, kind="stable")[:, :10]
+
+
+@pytest.mark.parametrize("times", [3, 5, 10, 100, 1e6])
+@pytest.mark.parametrize("parameters", SCALARS)
+def test_long_rows_take_no_places_that_others_deserve(parameters: dict[str, Any], times: float) -> None:
+    rows, queries = anisotropic(4000, 0), anisotropic(100, 1)
+    lsq = LSQ(**{"bits": 128, "iterations": 3, **parameters}).fit(rows)
+    long = rows[:40] * np.float32(times)
+    true = np.argsort(true_distances(queries, np.concatenate([rows, long]), "l2"), axis=1, kind="stable")[:, :10]
+    deserved = (true >= len(rows)).mean()
+    assert (found(lsq, np.concatenate([rows, long]), queries) >= len(rows)).mean() <= deserved + 0.01
+
+
+@pytest.mark.parametrize("axis", [0, 3, 10])
+def test_rows_long_in_one_direction_take_no_places(axis: int) -> None:
+    """Shorter than the longest of all, but far beyond what the code reaches in that direction."""
+    rows, queries = anisotropic(4000, 0), anisotropic(100, 1)
+    lsq = LSQ(bits=128, iterations=3).fit(rows)
+    long = np.zeros((20, 32), np.float32)
+    long[:, axis] = np.linspace(4, 8, 20) * rows[:, axis].std() * 1.5
+    assert (found(lsq, np.concatenate([rows, long]), queries) >= len(rows)).mean() < 0.01
+
+
+@pytest.mark.parametrize("name", ["pq", "itq", "ckmeans", "okmeans", "kmeans"])
+def test_long_rows_take_no_places_with_other_encoders(name: str) -> None:
+    rows, queries = anisotropic(4000, 0), anisotropic(100, 1)
+    encoder = make_encoder(name, bits=8 if name == "kmeans" else 32).fit(rows)
+    places = found(encoder, np.concatenate([rows, rows[:40] * np.float32(100)]), queries)
+    assert (places >= len(rows)).mean() <= 0.05
+
+
+@pytest.mark.parametrize(("sigma", "least"), [(0.2, 0.7), (0.4, 0.7), (0.6, 0.55), (0.8, 0.4)])
+def test_lengths_of_all_sizes_are_ranked(sigma: float, least: float) -> None:
+    rows = anisotropic(6000, 0)
+    rows *= np.exp(sigma * np.random.default_rng(2).standard_normal((len(rows), 1))).astype(np.float32)
+    assert recall(LSQ(bits=192, iterations=3).fit(rows[:3000]), rows, anisotropic(100, 1)) > least
+
+
+def test_a_few_training_rows_of_extreme_length_leave_precision_to_the_others() -> None:
+    rows = anisotropic(4000, 0)
+    rows[:10] *= 10
+    assert recall(LSQ(bits=192, iterations=3).fit(rows), rows, anisotropic(100, 1)) > 0.7
+
+
+@pytest.mark.parametrize("parameters", SCALARS)
+@pytest.mark.parametrize("times", [2, 100, 1e12])
+def test_rows_that_are_all_too_long_are_coded_alike_alone_and_together(
+    parameters: dict[str, Any], times: float
+) -> None:
+    rows = anisotropic(9000, 0)
+    lsq = LSQ(**{"bits": 128, "iterations": 2, **parameters}).fit(rows[:2000])
+    long = rows * np.float32(times)
+    codes = lsq.encode(long)
+    assert np.array_equal(lsq.encode(long, threads=3), codes)
+    assert np.array_equal(np.concatenate([lsq.encode(long[:5]), lsq.encode(long[5:300])]), codes[:300])
+    assert np.array_equal(lsq.encode(np.concatenate([rows[:7], long[40:50]]))[7:], codes[40:50])
+    assert np.array_equal(from_bytes(to_bytes(lsq)).encode(long[:50]), codes[:50])
+    coded = lsq.decode(codes[:500]) - rows[:2000].mean(axis=0)
+    cosine = (coded * long[:500]).sum(axis=1) / np.linalg.norm(coded, axis=1) / np.linalg.norm(long[:500], axis=1)
+    assert np.median(cosine) > 0.7, "their direction is kept"
+
+
 # -- what the layout promises -------------------------------------------------------------------
 
 
@@ -311,7 +391,9 @@ def test_the_head_is_stored(with_head: LSQ) -> None:
 def test_an_encoder_stored_before_there_were_heads_has_none(with_head: LSQ) -> None:
     record = msgpack.unpackb(to_bytes(with_head))
     del record["state"]["head"]
-    old = from_bytes(msgpack.packb({**record, "version": 1}))
+    dtype, _, content = record["state"]["scalar_range"]
+    state = {**record["state"], "scalar_range": [dtype, [2], content[:8]]}
+    old = from_bytes(msgpack.packb({**record, "state": state, "version": 1}))
     assert (old.layout.head, old.layout.margins) == (0, ())
     assert old.layout.bits == with_head.layout.bits
     assert np.array_equal(old.encode(DIGITS[:20]), with_head.encode(DIGITS[:20]))

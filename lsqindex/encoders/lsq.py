@@ -38,6 +38,8 @@ from .registry import register_encoder
 Scalar = Literal["learned", "norm"]
 
 MAX_BITS = 4096
+#: How often a row that is too long is shortened, at most.
+SHRINKS = 4
 
 
 @register_encoder("lsq")
@@ -74,7 +76,7 @@ class LSQ(Encoder):
     True
     """
 
-    #: 2: the state has a head.
+    #: 2: the state has a head, and the scalar a limit.
     version = 2
 
     #: Relative reconstruction error on the training sample after each round.
@@ -215,8 +217,9 @@ class LSQ(Encoder):
             return learn_head(bits, weights, asked, 0)
         told, steps = self._scalar.tables()
         powers = np.arange(self.scalar_bits)
-        scalar = self._scalar.encode(centred[among], projected[among], 2 * bits - 1, self._rows)
-        bits = np.concatenate([scalar[:, None] >> powers & 1, bits], axis=1, dtype=np.float32)
+        fields = fields[among]
+        scalar = self._scalars(centred[among], projected[among], fields)
+        bits = np.concatenate([scalar[:, None] >> powers & 1, fields], axis=1, dtype=np.float32)
         own = np.tile(steps[1 << powers] - steps[0], (len(asked), 1))
         return learn_head(bits, np.concatenate([own, weights + 2 * told], axis=1), asked, self.scalar_bits)
 
@@ -264,7 +267,9 @@ class LSQ(Encoder):
 
     @classmethod
     def _upgraded(cls, state: State, version: int) -> State:
-        return {"head": np.zeros(1 + len(RATIOS), np.float32), **state} if version < 2 else state
+        if version >= 2:
+            return state
+        return {"head": np.zeros(1 + len(RATIOS), np.float32), **RowScalar.upgraded(state)}
 
     # -- vectors to codes and back ------------------------------------------------------------
 
@@ -286,8 +291,24 @@ class LSQ(Encoder):
         fields = self._coder(projected)
         if not self.scalar:
             return fields
-        scalar = self._scalar.encode(centred, projected, coded_values(fields, self.levels), self._rows)
-        return np.concatenate([scalar[:, None], fields], axis=1)
+        return np.concatenate([self._scalars(centred, projected, fields)[:, None], fields], axis=1)
+
+    def _scalars(self, centred: Vectors, projected: Vectors, fields: Fields) -> NDArray[np.uint16]:
+        """The row scalars. Rows that are too long get other ``fields``: those of a shorter row of their direction.
+
+        Not right, but as far out as can be said; a scalar or a code cut short would make them near to all queries.
+        """
+        steps, shrink = self._scalar.encode(centred, projected, coded_values(fields, self.levels), self._rows)
+        at = np.flatnonzero(shrink < 1)
+        shrink = shrink[at]
+        for _ in range(SHRINKS):
+            if not len(at):
+                break
+            shorter, shadow = centred[at] * shrink[:, None], projected[at] * shrink[:, None]
+            fields[at] = self._coder(shadow)
+            steps[at], more = self._scalar.encode(shorter, shadow, coded_values(fields[at], self.levels), self._rows)
+            at, shrink = at[more < 1], (shrink * more)[more < 1]
+        return steps
 
     def _decode(self, fields: Fields) -> Vectors:
         return self._mean + product(coded_values(fields[:, -self.m :], self.levels), self._full_rows.T)

@@ -9,6 +9,11 @@ strong directions and near 0 in weak ones, where even neighbours are strangers. 
 
 β‖e‖² with one learned β is the special case of one ρ for all axes; the plain ‖x̂‖² is ``kind="norm"``.
 
+**Rows longer than training's.** The code does not reach them, e is long, and s is right for neighbours of x
+only: every other query would be estimated nearer than any row can be. So s − ‖x̂‖², the estimate for a query
+just where the code is, has a lower limit, learned in training. A row whose s would have to be above the top step
+for that is too long; it is coded as a shorter one of its direction (``LSQ``).
+
 Part of s can be told from the bits themselves; being linear in them that part costs nothing at search
 time. Only the rest is stored, in ``bits`` uniform steps.
 """
@@ -27,6 +32,13 @@ from .lsq_training import water_level
 
 #: Queries played by training vectors, their neighbours, and the rows these are looked for in.
 QUERIES, NEIGHBOURS, AMONG = 1000, 10, 40_000
+#: How many times as far from the median as the quantile 0.99 the top step may be: a few rows of extreme length
+#: must not cost all others their precision.
+FARTHEST = 4.0
+#: How many times as far from the median as the quantile 0.9 an estimate below zero may be.
+DEEPEST = 3.0
+#: What a row that is too long, but not too long for the code to reach it, is multiplied with, at least and at most.
+SHORTER = (0.5, 0.98)
 
 
 class RowScalar:
@@ -86,8 +98,12 @@ class RowScalar:
         return int(choices[np.argmin(error)])
 
     def fit(self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32) -> None:
-        """Learn what the bits tell of s, and the range of the rest."""
-        exact = self._exact(centred, projected, product(values, rows.T))
+        """Learn what the bits tell of s, the range of the rest, and how far below zero an estimate may be."""
+        coded = product(values, rows.T)
+        exact, own = self._exact(centred, projected, coded), squares(coded)
+        middle, far = np.quantile((own - exact).astype(np.float64), [0.5, 0.9])
+        self._below = settled(np.array([middle + DEEPEST * (far - middle)]))[0]
+        exact = np.maximum(exact, own - self._below)
         mean = settled(np.array([exact.mean(dtype=np.float64)]))[0]
         right = gram(values, (exact - mean)[:, None])
         self._weights = ridge(gram(values, values), right, 1e-3 * len(values))[:, 0]
@@ -104,12 +120,34 @@ class RowScalar:
         expected += np.float32(self._rho_rest) * rest
         return length - 2 * expected
 
-    def encode(self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32) -> NDArray[np.uint16]:
-        """The stored step of each row."""
-        rest = self._exact(centred, projected, product(values, rows.T)) - product(values, self._weights[None])[:, 0]
+    def encode(
+        self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32
+    ) -> tuple[NDArray[np.uint16], Vectors]:
+        """The stored step of each row, and what to multiply a row with that is too long: 1 for the others.
+
+        A query just where the code is has the lowest estimate, s − ‖x̂‖². Where the code does not reach a row, s
+        would make it far less than zero, and the row the nearest of every query: so it has a limit. Too long is a
+        row whose s cannot be large enough for that.
+        """
+        coded = product(values, rows.T)
+        told, own = product(values, self._weights[None])[:, 0], squares(coded)
+        least = own - self._below
+        steps = self._steps(np.maximum(self._exact(centred, projected, coded), least) - told)
+        top = told + self._low + self._step * np.float32((1 << self.bits) - 1)
+        long = least > top + self._step / 2
+        shrink = np.ones(len(steps), np.float32)
+        if long.any():
+            # As long as the code is in the row's direction, and that as long as the top step is right for.
+            own = np.maximum(own[long], np.finfo(np.float32).tiny)
+            reach = own / np.maximum(np.einsum("ij,ij->i", projected[long], coded[long]), own)
+            fits = np.sqrt(np.maximum(top[long] + self._below, 0) / own)
+            shrink[long] = reach * np.clip(fits, *SHORTER)
+        return steps, shrink
+
+    def _steps(self, rest: Vectors) -> NDArray[np.uint16]:
         if not self._step > 0:
             return np.zeros(len(rest), np.uint16)
-        steps = np.rint((rest - self._low) / self._step)
+        steps: Vectors = np.rint((rest - self._low) / self._step)
         return np.clip(steps, 0, (1 << self.bits) - 1).astype(np.uint16)
 
     def tables(self) -> tuple[Float32, Vectors]:
@@ -120,7 +158,7 @@ class RowScalar:
         """The learned arrays."""
         state: State = {
             "scalar_weights": self._weights,
-            "scalar_range": np.array([self._low, self._step], np.float32),
+            "scalar_range": np.array([self._low, self._step, self._below], np.float32),
         }
         if self.kind == "learned":
             state["scalar_rho"], state["scalar_shift"] = self._rho, self._shift
@@ -130,10 +168,17 @@ class RowScalar:
     def restore(self, state: StateReader, d: int, m: int) -> None:
         """The inverse of :meth:`state`."""
         self._weights = state.array("scalar_weights", (m,))
-        self._low, self._step = state.array("scalar_range", (2,))
+        self._low, self._step, self._below = state.array("scalar_range", (3,))
         if self.kind == "learned":
             self._rho, self._shift = state.array("scalar_rho", (d,)), state.array("scalar_shift", (d,))
             self._rho_rest = float(state.array("scalar_rho_rest", (1,))[0])
+
+    @staticmethod
+    def upgraded(state: State) -> State:
+        """A state of version 1, as :meth:`state` would give it now: it knew no limit."""
+        if "scalar_range" not in state:
+            return state
+        return {**state, "scalar_range": np.append(state["scalar_range"], np.finfo(np.float32).max)}
 
 
 def _neighbours(vectors: Vectors, asked: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -152,11 +197,19 @@ def _neighbours(vectors: Vectors, asked: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _best_range(rest: Vectors, steps: int) -> tuple[np.float32, np.float32]:
-    """Low end and step of the uniform quantizer of least squared error: few steps clip the tails."""
+    """Low end and step of the uniform quantizer of least squared error: few steps clip the tail below.
+
+    Not the tail above, for a row that is clipped there is estimated too near.
+    """
     sample = rest[: 16 * BLOCK_ROWS].astype(np.float64)
-    best = (np.inf, np.float32(0), np.float32(0))
+    if not len(sample):
+        return np.float32(0), np.float32(0)
+    middle, far, high = np.quantile(sample, [0.5, 0.99, 1])
+    if far > middle:
+        high = min(high, middle + FARTHEST * (far - middle))
+    best = (np.inf, np.float32(sample.mean()), np.float32(0))
     for tail in (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2):
-        low, high = np.quantile(sample, [tail, 1 - tail])
+        low = np.quantile(sample, tail)
         step = (high - low) / (steps - 1)
         if not step > 0:
             continue
@@ -164,4 +217,4 @@ def _best_range(rest: Vectors, steps: int) -> tuple[np.float32, np.float32]:
         if error < best[0]:
             low32, step32 = settled(np.array([low, step]))
             best = (error, low32, step32)
-    return (best[1], best[2]) if best[0] < np.inf else (np.float32(sample.mean() if len(sample) else 0), np.float32(0))
+    return best[1:]
