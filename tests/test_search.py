@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lsqindex import Index, Matches, _kernels, make_encoder, reference
 from lsqindex.encoders import Encoder
+from lsqindex.errors import ParameterError
 from lsqindex.search.scan import margin
 
 Metric = Literal["l2", "cosine", "ip"]
@@ -601,3 +602,88 @@ def test_no_queries_and_one() -> None:
         assert alone.ids.shape == alone.distances.shape == (k,)
     numbers: dict[str, Any] = {"k": np.int32(1), "rerank": np.uint8(4), "threads": np.int64(2)}
     assert index.search(data()[5], **numbers).ids.tolist() == [5]
+
+
+@pytest.mark.parametrize("progressive", ["no", "", None, 0, 1, 2.0, [], [False], np.array([True, False])])
+def test_progressive_is_true_or_false(progressive: Any) -> None:
+    with pytest.raises(ParameterError, match=r"progressive=.*True or False"):
+        filled("l2").search(data()[:2], progressive=progressive)
+    flags: list[Any] = [True, False, np.True_, np.False_]
+    for flag in flags:
+        assert filled("l2").search(data()[7], 1, progressive=flag).ids.tolist() == [7]
+
+
+# -- rows and queries unlike those the encoder was trained on ------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", ["random directions", "near nothing"])
+def test_queries_unlike_the_data_lose_less_than_half_a_point(kind: str, metric: Metric) -> None:
+    index, queries = filled(metric), queries_like(kind, 400)
+    near = np.argpartition(exact(queries, data(), metric), 10, axis=1)[:, :10]
+    found, whole = (index.search(queries, 10, progressive=how) for how in (True, False))
+    assert shared(found, near).mean() >= shared(whole, near).mean() - 0.005
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+@pytest.mark.parametrize("kind", ["zeros", "short ones", "copies of one"])
+def test_rows_of_another_kind_hide_no_neighbours(kind: str, share: float) -> None:
+    vectors = data().copy()
+    others = np.random.default_rng(20).random(N) < share
+    kinds: dict[str, Vectors] = {
+        "zeros": 0 * vectors,
+        "short ones": vectors / np.float32(20),
+        "copies of one": np.tile(vectors[:1], (N, 1)),
+    }
+    instead = kinds[kind]
+    vectors[others] = instead[others]
+    index = Index(DIM, encoder=trained("l2"))
+    index.add(vectors)
+    queries = queries_like("the data", 300)
+    near = np.argpartition(exact(queries, vectors, "l2"), 10, axis=1)[:, :10]
+    found, whole = (index.search(queries, 10, progressive=how) for how in (True, False))
+    assert shared(found, near).mean() >= shared(whole, near).mean() - 0.005
+    index.close()
+
+
+def test_rows_in_the_order_of_a_dimension_lose_less_than_half_a_point() -> None:
+    vectors = data()[np.argsort(data()[:, 0])]
+    index = Index(DIM, encoder=trained("l2"))
+    index.add(vectors)
+    queries = queries_like("the data", 400)
+    near = np.argpartition(exact(queries, vectors, "l2"), 10, axis=1)[:, :10]
+    found, whole = (index.search(queries, 10, progressive=how) for how in (True, False))
+    assert shared(found, near).mean() >= shared(whole, near).mean() - 0.005
+    index.close()
+
+
+def test_a_query_so_far_away_that_rows_are_equally_far_gets_them_by_id() -> None:
+    queries = 1e6 * queries_like("random directions", 100)
+    found, whole = (filled("l2").search(queries, 10, progressive=how) for how in (True, False))
+    assert (np.diff(whole.distances, axis=1) == 0).mean() > 0.5
+    assert_equal(found, whole)
+
+
+@pytest.mark.parametrize("times", [3, 5, 100])
+@pytest.mark.parametrize("bits", [128, 256])
+def test_rows_longer_than_those_of_the_training_are_not_near(bits: int, times: float) -> None:
+    vectors, queries = data()[:5000], queries_like("the data", 100)
+    index = Index(DIM, bits=bits, iterations=2, train_size=5000)
+    index.add(vectors)
+    assert index.is_trained
+    longer = vectors[:20] * np.float32(times)
+    ids = index.add(longer)
+    assert (exact(queries, longer, "l2").min(axis=1) > np.sort(exact(queries, vectors, "l2"), axis=1)[:, 9]).all()
+    assert np.isin(index.search(queries, 10).ids, ids).mean() < 0.01
+    index.close()
+
+
+def test_vectors_of_very_different_lengths() -> None:
+    lengths = np.exp(0.6 * np.random.default_rng(21).standard_normal((12_000, 1)))
+    vectors, queries = (data()[:12_000] * lengths).astype(np.float32), queries_like("the data", 100)
+    index = Index(DIM, bits=256, iterations=2)
+    index.add(vectors)
+    assert index.is_trained
+    near = np.argpartition(exact(queries, vectors, "l2"), 10, axis=1)[:, :10]
+    assert shared(index.search(queries, 10), near).mean() > 0.3
+    index.close()
