@@ -93,7 +93,7 @@ LSQ_INLINE int lsq_offer(lsq_nearest *nearest, uint32_t row, float distance) {
 /* ---- by quantized sum: all that are not more than `margin` above the k-th ------------------------------------------- */
 
 /* Where no more than LSQ_FEW are wanted, the smallest sums are kept sorted, and the limit is known at any time. */
-enum { LSQ_FEW = 64 };
+enum { LSQ_FEW = 128 };
 
 typedef struct {
     uint16_t *sums, *work;

@@ -152,11 +152,12 @@ LSQ_BODIES(lsq_quantize,
 static void lsq_spread(const uint16_t *lookups, int64_t columns, int shift, int mask, uint8_t *out, int64_t stride) {
     for (int64_t j = 0; j < columns; j++) {
         uint8_t *to = out + j / 2 * stride + (j & 1) * 32;
-        for (int half = 0; half < 2; half++)
-            for (int n = 0; n < 16; n++) {
-                uint8_t value = (uint8_t)(lookups[j * LSQ_LOOKUPS + 16 * half + n] >> shift & mask);
-                to[64 * half + n] = to[64 * half + 16 + n] = value;
-            }
+        for (int half = 0; half < 2; half++) {
+            uint8_t bytes[16];
+            for (int n = 0; n < 16; n++) bytes[n] = (uint8_t)(lookups[j * LSQ_LOOKUPS + 16 * half + n] >> shift & mask);
+            memcpy(to + 64 * half, bytes, 16);
+            memcpy(to + 64 * half + 16, bytes, 16);
+        }
     }
     if (columns & 1) {
         memset(out + columns / 2 * stride + 32, 0, 32);

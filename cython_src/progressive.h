@@ -24,7 +24,7 @@ enum { LSQ_SAMPLE = 32, LSQ_REACH = 245 };
 /* Rows at the k-th distance whose heads are less than so many deviations from their mean must have been looked at. */
 #define LSQ_SURE 1.75
 /* So must heads that are so many deviations above the mean of the rows found. */
-#define LSQ_FOUND 1.75
+#define LSQ_FOUND 1.6
 
 /* Sums over sampled rows: of their heads' sums (16 bits, rounded down), of the whole rows', squares and products. */
 typedef struct { int64_t rows, head, all, head_head, all_all, head_all; } lsq_moments;

@@ -513,8 +513,10 @@ class Index:
         self.close()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):
+        try:
             self.close()
+        except Exception:  # the interpreter may be ending, and half of it be gone
+            return
 
     def __reduce__(self) -> Any:
         self._check_open()

@@ -307,7 +307,7 @@ class _Plan:
         mean = int(found.sum()) / n / 16
         deviation = math.sqrt(max(0.0, int((found * found).sum()) / n / 256 - mean * mean))
         line = self.head + self.slope * (total - self.all) + 1.75 * self.around
-        return self.least >= line and self.least >= mean + 1.75 * deviation
+        return self.least >= line and self.least >= mean + 1.6 * deviation
 
 
 def _plan(

@@ -30,8 +30,9 @@ _GROUP = 4
 #: So many queries are scanned at a time: their tables and candidates stay in the cache.
 _AT_ONCE = 256
 
-#: So many comparisons of a query with a row are worth a thread.
-_THREAD_WORK = 1 << 18
+#: So many comparisons of a query with a row are worth a thread; more where threads share the queries, and so wait for
+#: the same memory.
+_THREAD_WORK, _SHARED_WORK = 1 << 18, 1 << 22
 
 #: The head is read first where so many rows are, and where codes are not longer: their sums of 8 bits are too coarse.
 _HEAD_ROWS, _HEAD_BYTES = 1 << 15, 64
@@ -103,6 +104,8 @@ def nearest(codes: Codes, tables: Tables, search: Search, *, threads: int = 1) -
     nq = len(values)
     workers = min(threads, codes.rows * nq // _THREAD_WORK)
     split = workers > 1 and nq >= 2 * _GROUP * workers
+    if not split:
+        workers = min(threads, codes.rows * nq // _SHARED_WORK)
     step = min(_AT_ONCE, -(-nq // (workers * _GROUP)) * _GROUP) if split else _AT_ONCE
     slices = [slice(first, first + step) for first in range(0, nq, step)]
 
