@@ -71,7 +71,7 @@ class BinaryEncoder(Encoder):
 
     def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
         if symmetric and metric == "l2":
-            # As `_encode`, but by one product: a bit that rounding decides may differ, and a query does not wait for it.
+            # As `_encode`, by one product: a bit that rounding decides may differ, and a query does not wait for it.
             values = np.empty((len(queries), 2 * self.bits), np.float32)
             values[:, ::2] = (queries - self._mean) @ self._rotation.T >= 0  # Hamming
             np.subtract(1, values[:, ::2], out=values[:, 1::2])
