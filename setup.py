@@ -17,7 +17,7 @@ if os.environ.get("LSQINDEX_SANITIZE"):
 headers = {
     "kernels": ("simd", "feedback", "flips", "descend", "pack"),
     "records": ("checksum", "pages", "rows"),
-    "scan": ("simd", "checksum", "rows", "nibbles", "sums", "nearest", "progressive", "scan"),
+    "scan": ("simd", "checksum", "rows", "nibbles", "codes", "sums", "nearest", "progressive", "scan"),
     "exact": ("simd", "checksum", "rows", "exact"),
 }
 setup(
