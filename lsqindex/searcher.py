@@ -58,7 +58,7 @@ def search(store: Store, coder: Coder, request: Request) -> Matches:
 
 def _rows_of(store: Store, ids: Any) -> RowNumbers:
     found = store.rows_of(ids)
-    return np.array(sorted(set(found[found >= 0].tolist())), np.uint32)
+    return np.unique(found[found >= 0]).astype(np.uint32)
 
 
 def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers | None) -> Matches:

@@ -11,6 +11,8 @@ from sklearn.datasets import load_digits
 
 from lsqindex import Encoder, make_encoder, reference
 from lsqindex.encoders.base import METRICS
+from lsqindex.encoders.layout import Layout
+from lsqindex.errors import ParameterError
 from lsqindex.testing import EncoderConformance, clustered_vectors, true_distances
 from lsqindex.vectors import Vectors
 
@@ -235,3 +237,23 @@ def test_the_inner_door_gives_the_same_tables(case: str) -> None:
             assert np.array_equal(inner.values, outer.values)
             assert np.array_equal(inner.bias, outer.bias)
             assert np.array_equal(queries, vectors[:7]), "queries are the caller's"
+
+
+@pytest.mark.parametrize(
+    ("head", "margins", "linear"),
+    [
+        (4, (1.0, 2.0, 3.0), True),
+        (5, (1.0, 2.0, 3.0), True),
+        (-1, (1.0, 2.0, 3.0), True),
+        (0, (1.0, 2.0, 3.0), True),
+        (2, (), True),
+        (2, (1.0, 2.0), True),
+        (2, (1.0, 2.0, float("nan")), True),
+        (2, (1.0, 2.0, 3.0), False),
+    ],
+)
+def test_a_layout_with_an_impossible_head_is_refused(head: int, margins: tuple[float, ...], linear: bool) -> None:
+    bits = (1,) * 32
+    assert Layout(bits, (2,) * 32, linear=True, head=2, margins=(1.0, 2.0, 3.0)).head == 2
+    with pytest.raises(ParameterError, match="head"):
+        Layout(bits, (2,) * 32, linear=linear, head=head, margins=margins)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,7 +85,6 @@ class Run(Sheet):
 
     plan: Plan = field(kw_only=True)
     shelf: Shelf = field(kw_only=True)
-    _together: dict[Any, dict[Any, dict[str, Any]]] = field(default_factory=dict)
 
     def fresh(self, what: str, *arguments: Any) -> dict[str, Any]:
         """What a fresh process measures; its modules are compiled already, as those of an installed package."""
@@ -98,13 +96,6 @@ class Run(Sheet):
         command = [sys.executable, "-m", "bench.probe", what, *map(str, arguments)]
         done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
         return dict(json.loads(done.stdout))
-
-    def together(self, name: Any, measure: Callable[..., dict[Any, dict[str, Any]]], *arguments: Any) -> dict[str, Any]:
-        """The values of one row of several that ``measure(self, *arguments)`` measures by turns, once a run."""
-        key = (measure, arguments)
-        if key not in self._together:
-            self._together[key] = measure(self, *arguments)
-        return self._together[key][name]
 
     def measure(self, section: str, system: str, parameters: dict[str, Any], *call: Any) -> None:
         """A row on the run's data."""

@@ -17,6 +17,7 @@ so that searching knows layouts and tables, and no encoder by name.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +29,9 @@ from ..errors import CodeError, ParameterError
 
 #: A field holds at most this many bits.
 MAX_FIELD_BITS = 16
+
+#: The shares k/n of wanted rows that ``Layout.margins`` are for, a tenth from each to the next.
+MARGIN_SHARES = (1e-2, 1e-3, 1e-4)
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,19 @@ class Layout:
     #: 0 where no part does.
     head: int = 0
     #: By how many deviations a row's head must sum to less than the mean row's to be read to the end: for searches
-    #: that want the nearest 1, 0.1 and 0.01 % of all rows by asymmetric distance. Empty without a head.
+    #: that want the nearest ``MARGIN_SHARES`` of all rows by asymmetric distance. Empty without a head.
     margins: tuple[float, ...] = ()
     #: The code is the vector itself, float32, little-endian (``flat``); no tables, exact distance.
     floats: bool = False
+
+    def __post_init__(self) -> None:
+        if self.head or self.margins:
+            fits = 0 < self.head < self.code_size and len(self.margins) == len(MARGIN_SHARES)
+            if not (fits and self.linear and all(math.isfinite(z) for z in self.margins)):
+                raise ParameterError(
+                    f"layout: a head is a part of a linear code, with {len(MARGIN_SHARES)} finite margins; got "
+                    f"{self.head} of {self.code_size} bytes and {self.margins}"
+                )
 
     @classmethod
     def uniform(cls, levels: int, m: int, *, linear: bool = False) -> Layout:

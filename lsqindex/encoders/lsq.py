@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from ..errors import ParameterError, StateError
 from ..vectors import BLOCK_ROWS, Vectors
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
-from .layout import Layout, Tables, field_bits
+from .layout import MARGIN_SHARES, Layout, Tables, field_bits
 from .linalg import mean_of, principal_axes, product
 from .linear_tables import LinearTables
 from .lsq_codes import BitCoder, LevelCoder, PublishedCoder, coded_values, make_coder
-from .lsq_head import AMONG, QUERIES, RATIOS, learn_head
+from .lsq_head import AMONG, QUERIES, learn_head
 from .lsq_scalar import RowScalar
 from .lsq_training import Budget, train_by_search, train_published
 from .registry import register_encoder
@@ -227,7 +227,7 @@ class LSQ(Encoder):
 
     def _state(self) -> State:
         state: State = {"mean": self._mean, "axes": self._axes, "rows": self._rows}
-        state["head"] = np.array([self._head[0], *(self._head[1] or (0.0,) * len(RATIOS))], np.float32)
+        state["head"] = np.array([self._head[0], *(self._head[1] or (0.0,) * len(MARGIN_SHARES))], np.float32)
         if self.refine:
             state["noise"] = np.array([self._noise], np.float32)
         else:
@@ -254,7 +254,7 @@ class LSQ(Encoder):
         if self.scalar:
             self._scalar = RowScalar(self.scalar, self.scalar_bits)
             self._scalar.restore(state, d, self.m)
-        self._head = self._restored_head(state.array("head", (1 + len(RATIOS),)))
+        self._head = self._restored_head(state.array("head", (1 + len(MARGIN_SHARES),)))
 
     def _restored_head(self, stored: NDArray[np.float32]) -> tuple[int, tuple[float, ...]]:
         head, margins = float(stored[0]), tuple(float(z) for z in stored[1:])
@@ -269,7 +269,7 @@ class LSQ(Encoder):
     def _upgraded(cls, state: State, version: int) -> State:
         if version >= 2:
             return state
-        return {"head": np.zeros(1 + len(RATIOS), np.float32), **RowScalar.upgraded(state)}
+        return {"head": np.zeros(1 + len(MARGIN_SHARES), np.float32), **RowScalar.upgraded(state)}
 
     # -- vectors to codes and back ------------------------------------------------------------
 

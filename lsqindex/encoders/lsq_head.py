@@ -15,10 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .layout import MARGIN_SHARES
 from .linalg import Float32, Float64, gram, product, settled
 
-#: The ratios k/n for which margins are learned.
-RATIOS = (1e-2, 1e-3, 1e-4)
 #: The share of the nearest rows that must pass.
 KEPT = 0.996
 #: Rows the nearest are looked for in, those of them that play queries, and of these the ones whose passing rows are
@@ -33,7 +32,7 @@ BLOCK = 32
 def learn_head(
     bits: Float32, weights: Float32, own: NDArray[np.intp], scalar_bits: int
 ) -> tuple[int, tuple[float, ...]]:
-    """Bytes of the best head, and z for each of RATIOS; (0, ()) where none is worth it.
+    """Bytes of the best head, and z for each of MARGIN_SHARES; (0, ()) where none is worth it.
 
     ``bits`` are rows of 0 and 1, shape (n, bits of a row); ``weights`` what each adds to the distance, shape
     (queries, bits of a row); ``own`` the row that each query itself is, left out.
@@ -46,8 +45,8 @@ def learn_head(
     ends = [8 * h for h in heads]
     mean, deviation = _moments(bits, weights, ends)
     away = (mean - _nearest_sums(bits, weights, own, ends)) / deviation
-    margins = np.empty((len(heads), len(RATIOS)), np.float32)
-    for i, ratio in enumerate(RATIOS):
+    margins = np.empty((len(heads), len(MARGIN_SHARES)), np.float32)
+    for i, ratio in enumerate(MARGIN_SHARES):
         values = np.sort(away[:, :, : _wanted(ratio, n)].reshape(len(heads), -1), axis=1)
         margins[:, i] = settled(values[:, int((1 - KEPT) * values.shape[1])])
     # Indexes are larger than the sample: the smallest ratio is the one to be fast at.
@@ -78,7 +77,7 @@ def _moments(bits: Float32, weights: Float32, ends: list[int]) -> tuple[Float32,
 
 def _nearest_sums(bits: Float32, weights: Float32, own: NDArray[np.intp], ends: list[int]) -> Float32:
     """Sums over the first ``ends`` bits of each query's nearest rows, nearest first, shape (heads, queries, wanted)."""
-    wanted = _wanted(RATIOS[0], len(bits))
+    wanted = _wanted(MARGIN_SHARES[0], len(bits))
     out = np.empty((len(ends), len(weights), wanted), np.float32)
     for first in range(0, len(weights), COUNTED):
         some, places = weights[first : first + COUNTED], own[first : first + COUNTED]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._scan import Codes, Scan
-from ..encoders.layout import Layout, Tables
+from ..encoders.layout import MARGIN_SHARES, Layout, Tables
 
 __all__ = ["Codes", "Found", "Search", "by_nibbles", "margin", "nearest"]
 
@@ -86,8 +86,8 @@ def margin(layout: Layout, head: int, k: int, rows: int) -> float | None:
     """
     if not layout.margins or head != layout.head or rows < _HEAD_ROWS or layout.code_size > _HEAD_BYTES:
         return None
-    # The encoder knows it for shares of 1 %, 0.1 % and 0.01 % of the rows; in between it is nearly linear.
-    decades = -math.log10(k / rows) - 2
+    # The encoder knows it for some shares; in between it is nearly linear in their logarithm.
+    decades = math.log10(MARGIN_SHARES[0] * rows / k)
     if decades < 0:
         return None
     below = min(int(decades), len(layout.margins) - 2)
