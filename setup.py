@@ -19,7 +19,7 @@ headers = {
     "records": ("checksum", "pages", "rows"),
     "scan": ("simd", "checksum", "rows", "nibbles", "codes", "sums", "nearest", "progressive", "scan"),
     "exact": ("simd", "checksum", "rows", "exact"),
-    "multi_index": ("simd", "checksum", "rows", "nibbles", "codes", "lists"),
+    "multi_index": ("simd", "checksum", "rows", "nibbles", "codes", "lists", "probes", "scores"),
 }
 setup(
     ext_modules=cythonize(

@@ -34,20 +34,20 @@ LSQ_INLINE uint32_t lsq_below(const uint8_t *bytes, uint32_t n, uint32_t limit) 
     return (uint32_t)(first - bytes) + (n == 1 && *first < limit);
 }
 
-/* Where the rows of a bucket begin and end. */
-LSQ_INLINE void lsq_list_range(const uint8_t *list, int bits, uint32_t count, uint32_t bucket, uint32_t *from, uint32_t *to) {
-    if (bits <= LSQ_DIRECTORY_BITS) {
-        *from = lsq_list_start(list, bucket);
-        *to = lsq_list_start(list, (int64_t)bucket + 1);
-        return;
-    }
-    int rest = bits - LSQ_DIRECTORY_BITS;
-    uint32_t bin = bucket >> rest, lower = bucket & ((1u << rest) - 1);
-    uint32_t begin = lsq_list_start(list, bin), n = lsq_list_start(list, (int64_t)bin + 1) - begin;
-    const uint8_t *low = lsq_list_rows(list, bits) + 2 * (int64_t)count + begin;
-    uint32_t before = lsq_below(low, n, lower);
-    *from = begin + before;
-    *to = *from + lsq_below(low + before, n - before, lower + 1);
+LSQ_INLINE int64_t lsq_bin(int bits, uint32_t bucket) { return bucket >> (bits - lsq_directory_bits(bits)); }
+
+/* Where the rows of a bucket's bin begin and end: those of the bucket itself, where a bin is one. */
+LSQ_INLINE void lsq_bin_range(const uint8_t *list, int bits, uint32_t bucket, uint32_t *from, uint32_t *to) {
+    int64_t bin = lsq_bin(bits, bucket);
+    *from = lsq_list_start(list, bin);
+    *to = lsq_list_start(list, bin + 1);
+}
+
+/* Where in its bin, by the lower bits of all rows, a bucket begins and ends. */
+LSQ_INLINE void lsq_narrow(const uint8_t *low, int bits, uint32_t bucket, uint32_t *from, uint32_t *to) {
+    uint32_t lower = bucket & ((1u << (bits - LSQ_DIRECTORY_BITS)) - 1);
+    *from += lsq_below(low + *from, *to - *from, lower);
+    *to = *from + lsq_below(low + *from, *to - *from, lower + 1);
 }
 
 /* ---- making them ------------------------------------------------------------------------------------------------- */
