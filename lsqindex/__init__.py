@@ -5,6 +5,7 @@ from .encoders import Encoder, available_encoders, make_encoder, register_encode
 from .errors import LsqIndexError
 from .index import Index
 from .matches import Matches
+from .subset import MultiIndex
 
 __version__ = "0.1.0"
 
@@ -14,6 +15,7 @@ __all__ = [
     "Index",
     "LsqIndexError",
     "Matches",
+    "MultiIndex",
     "__version__",
     "available_encoders",
     "make_encoder",

@@ -15,6 +15,7 @@ from .errors import BusyError, ClosedError, ForkedError, LsqIndexError
 from .ids import once, read_ids
 from .storage.store import NewRows, Store
 from .storage.writer import Writer
+from .training import choose_tables
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,7 +47,9 @@ class Batch:
         writer, index = self._open(), self._index
         addition = index._addition(vectors, ids, upsert, threads)
         names = addition.named(writer.state.next_id)
-        rows = NewRows(names, *addition.encoded(index._coder(writer)))
+        coder = index._coder(writer)
+        rows = NewRows(names, *addition.encoded(coder))
+        choose_tables(writer, coder, len(rows))
         loader.insert(writer, rows, addition.options, upsert=upsert, nested=True)
         return names
 

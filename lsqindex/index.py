@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import coder as coders
 from . import loader, searcher, training
+from . import subset as subsets
 from .batch import Batch
 from .coder import Coder
 from .encoders import Encoder, make_encoder
@@ -37,7 +38,6 @@ from .ids import Ids, check_once, is_one, once, read_ids
 from .matches import Matches
 from .settings import (
     Path,
-    check_subset,
     check_wait,
     file_path,
     fill,
@@ -45,14 +45,15 @@ from .settings import (
     new_path,
     thread_count,
 )
-from .storage import check, files, keys, rewrite
+from .storage import check, files, keys, merge, rewrite
 from .storage import env as envs
 from .storage.env import Env, Reader, Reading, Wait
-from .storage.meta import FORMAT, Options
+from .storage.meta import Options, Subset, read_subset
 from .storage.records import REMEDY
 from .storage.store import Store
 from .storage.writer import Writer
 from .stored import unsound, vectors_of
+from .subset import Asked, MultiIndex, check_subset
 from .vectors import as_array, open_rows, read_rows
 
 if TYPE_CHECKING:
@@ -90,14 +91,15 @@ class Index:
         keep_vectors: Kept | None = None,
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
-        subset: None = None,
+        subset: Asked = None,
         **parameters: Any,
     ) -> None:
         """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
         self._closed = True  # until it is made
-        check_subset(subset)
         options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
-        self._set_up(envs.memory_env(lambda env: fill(env, options, coder)), path=None, read_only=False, wait=True)
+        tables = subsets.begin(check_subset(subset), coder, 0)
+        env = envs.memory_env(lambda env: fill(env, options, coder, tables))
+        self._set_up(env, path=None, read_only=False, wait=True)
 
     @classmethod
     def create(
@@ -110,7 +112,7 @@ class Index:
         keep_vectors: Kept | None = None,
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
-        subset: None = None,
+        subset: Asked = None,
         wait: Wait = True,
         **parameters: Any,
     ) -> Self:
@@ -120,7 +122,9 @@ class Index:
         :class:`Encoder`, fitted or not. ``keep_vectors`` keeps the vectors beside the codes, as "float16",
         "float32" or "int8" (a byte a number, in steps of 1/127 of the vector's largest): exact re-ranking and
         :meth:`reencode` need them. ``ids`` are "int" or "str". The index trains itself when it holds
-        ``train_size`` vectors (10,000, or what the encoder needs). ``wait`` as in :meth:`open`.
+        ``train_size`` vectors (10,000, or what the encoder needs). ``subset="multi-index"``, or a
+        :class:`MultiIndex` with options, lists rows by parts of their codes, so that a search need not read all of
+        them. ``wait`` as in :meth:`open`.
 
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")
@@ -133,13 +137,13 @@ class Index:
         """
         options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
         check_wait(wait)
-        check_subset(subset)
+        tables = subsets.begin(check_subset(subset), coder, 0)
         name = new_path(path)
         if os.path.lexists(name):
             raise IndexExistsError(f"{name}: is there already; Index.open opens it, or remove it first")
         # Whole under a passing name, and then given its own: nobody ever meets half an index.
         with files.new_file(name) as new:
-            fill(new, options, coder)
+            fill(new, options, coder, tables)
             try:
                 files.place(files.finish(new), os.path.realpath(name))
             except FileExistsError as error:
@@ -201,6 +205,13 @@ class Index:
         """Whether vectors are stored as codes; until then as they are, and searched exactly."""
         return self.encoder.is_fitted
 
+    @property
+    def subset(self) -> MultiIndex | None:
+        """The subset structure, with the bits of its tables where they are known (of a binary code); None: none."""
+        with self._reader() as reader:
+            coder = self._coder(reader)
+            return subsets.told(subsets.of(reader, coder), coder)
+
     def __len__(self) -> int:
         with self._reader() as reader:
             return reader.state.count
@@ -249,9 +260,11 @@ class Index:
         """Numbers about the index, for people and for monitoring."""
         with self._reader() as reader:
             state, coder = reader.state, self._coder(reader)
+            tables = subsets.of(reader, coder)
+            fresh = Store(reader, self._options).fresh()
             return {
                 "path": self._path,
-                "format": FORMAT,
+                "format": state.format,
                 "vectors": state.count,
                 "deleted": state.stored - state.count,
                 "dim": self.dim,
@@ -262,6 +275,12 @@ class Index:
                 "train_size": self._options.train_size,
                 "code_bytes": coder.code_size,
                 "keep_vectors": self._options.keep_vectors,
+                "subset": tables.kind if tables else None,
+                "tables": len(tables.tables) if tables else 0,
+                "table_bits": max(tables.widths, default=None) if tables else None,
+                "listed": state.stored - fresh if tables else 0,
+                "fresh": fresh if tables else 0,
+                "posting_bytes": self._env.database_bytes(reader, keys.POSTINGS),
                 "file_bytes": self._env.file_size(),
                 "free_bytes": self._env.free_bytes(reader),
             }
@@ -444,6 +463,43 @@ class Index:
             training.retrain(writer, self._options, self._coder(writer), made, rows, progress, thread_count(threads))
         return self
 
+    def set_subset(self, subset: Asked, *, progress: loader.Progress | None = None) -> Self:
+        """Add, change or remove (None) the subset structure; lists are made from the stored codes.
+
+        ``subset`` as in :meth:`create`. Others go on reading, and writing when it is done; what is not listed yet is
+        scanned, so answers are right at any moment. ``progress(rows listed, rows in all)`` is called on the way.
+
+        >>> index = Index(dim=2, encoder="lsh", bits=16)
+        >>> index.set_subset("multi-index").subset
+        MultiIndex(bits=None)
+        """
+        asked = check_subset(subset)
+        with self._writer() as writer:
+            coder = self._coder(writer)
+            self._relist(writer, subsets.begin(asked, coder, writer.state.count), progress)
+        return self
+
+    def merge(self, *, progress: loader.Progress | None = None) -> None:
+        """List all fresh rows now: those that were added since, and do not fill a block of their own yet.
+
+        A search scans them, so it is faster after this; adding lists most rows by itself. Where there are many more
+        vectors than the bits of the tables were chosen for, they are chosen anew, and all rows are listed again.
+        """
+        with self._writer() as writer:
+            coder = self._coder(writer)
+            stored = subsets.of(writer, coder)
+            if stored is not None:
+                chosen = subsets.chosen_anew(stored, coder, writer.state.count)
+                outgrown = stored.widths[:1] < chosen.widths[:1]
+                self._relist(writer, chosen if outgrown else stored, progress)
+
+    def _relist(self, writer: Writer, tables: Subset | None, progress: loader.Progress | None) -> None:
+        """Make ``tables`` the subset structure, if they are not, and list everything; commits."""
+        if tables != read_subset(writer):
+            writer.run(lambda writer: merge.put_subset(writer, tables))
+        writer.commit()
+        merge.catch_up(writer, everything=True, progress=progress)
+
     # -- the file -----------------------------------------------------------------------------
 
     def save(self, path: Path | None = None, *, progress: loader.Progress | None = None) -> None:
@@ -461,7 +517,8 @@ class Index:
             return
         if self._path is None:
             self._env.check_outside()
-        rewrite.save_copy(self._reader, self._options, name, self._wait, progress or _no_progress)
+        report = progress or _no_progress
+        rewrite.save_copy(self._reader, self._options, name, self._wait, report, self._copied_subset)
         if self._path is None:
             old = self._env
             self._set_up(envs.open_env(name), path=name, read_only=False, wait=self._wait)
@@ -475,7 +532,13 @@ class Index:
         if self._live().memory:
             raise ParameterError("compact(): an index in memory has no file; save(path) writes a compact one")
         with self._writer() as writer:
-            rewrite.compact(writer, self._options, progress or _no_progress)
+            rewrite.compact(writer, self._options, progress or _no_progress, self._copied_subset)
+
+    def _copied_subset(self, source: Reader | Writer) -> Subset | None:
+        """The subset structure that a compacted copy gets: its bits chosen anew, where they were chosen."""
+        coder = self._coder(source)
+        stored = subsets.of(source, coder)
+        return None if stored is None else subsets.chosen_anew(stored, coder, source.state.count)
 
     def check(self) -> list[str]:
         """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound."""
@@ -490,6 +553,7 @@ class Index:
                         found += check.problems(reader, self._options)
                         coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
                         coders.check_fits(coder, reader.state.code_size, reader.state.head)
+                        subsets.of(reader, coder)
                         found += [] if found else unsound(Store(reader, self._options), coder)
         except (DamagedError, NotAnIndexError) as error:
             found.append(str(error))

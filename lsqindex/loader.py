@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from .coder import Coder
 from .errors import IdError, VectorError
 from .ids import Ids
+from .storage import merge, postings
 from .storage.columns import CHUNK_ROWS, Column
 from .storage.kept import to_bytes, width
 from .storage.meta import Options
-from .storage.rewrite import COMMIT_BYTES
 from .storage.store import LAST_AUTO_ID, NewRows, Store
-from .storage.writer import Writer
+from .storage.writer import COMMIT_BYTES, Writer
 from .stored import Joined, StoredVectors
-from .training import discard, fit, recode, switch, write_codes
+from .training import choose_tables, discard, fit, recode, switch, write_codes
 from .vectors import Vectors, blocks, read_rows
 
 #: ``progress(rows done, rows in all)``; None where the number is not known.
@@ -101,10 +101,13 @@ def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report
     else:
         codes, vectors = ahead.by(coder) or addition.encoded(coder)
         if due:
-            recode(writer, options, old, coder, addition.threads)
+            recode(writer, options, old, coder, addition.threads, writer.state.count + len(addition))
+        choose_tables(writer, coder, len(addition))
         insert(writer, NewRows(ids, codes, vectors), options, upsert=addition.upsert)
         writer.commit()
         report(len(addition), len(addition))
+    if due or len(addition) >= postings.UNIT_ROWS:
+        merge.settle(writer)
     return ids
 
 
@@ -137,7 +140,8 @@ def _add_large(writer: Writer, addition: Addition, ids: Ids, old: Coder, coder: 
             at = end
             report(at, n)
         if column is not None:
-            switch(writer, options, coder, column)
+            switch(writer, options, coder, column, writer.state.count + n)
+        choose_tables(writer, coder, n)
         writer.run(lambda writer: Store(writer, options).publish(ids, upsert=addition.upsert))
         writer.commit()
     except BaseException:

@@ -14,7 +14,7 @@ from .encoders.base import METRICS, Metric, check_int
 from .errors import IndexExistsError, ParameterError, StorageError
 from .storage import kept, keys
 from .storage.env import Env
-from .storage.meta import Options
+from .storage.meta import Options, Subset
 from .storage.writer import Writer
 
 Path = str | os.PathLike[str]
@@ -79,24 +79,20 @@ def check_wait(wait: Any) -> None:
         raise ParameterError(f"wait={wait!r}: True, False or a number of seconds is needed")
 
 
-def check_subset(subset: Any) -> None:
-    """There is no subset structure yet."""
-    if subset is not None:
-        raise ParameterError(f"subset={subset!r}: this version has none; a search reads all codes")
-
-
 def check_dim(encoder: Encoder, dim: int) -> None:
     """A fitted encoder must be for the index's dimensions."""
     if encoder.dim != dim:
         raise ParameterError(f"encoder: it was fitted on {encoder.dim} dimensions, and the index has {dim}")
 
 
-def fill(env: Env, options: Options, coder: Coder) -> None:
+def fill(env: Env, options: Options, coder: Coder, subset: Subset | None) -> None:
     """The first entries of a new index."""
 
     def operation(writer: Writer) -> None:
         writer.put(keys.META, keys.OPTIONS, options.to_record())
         writer.put(keys.META, keys.ENCODER, coder.to_record())
+        if subset is not None:
+            writer.put(keys.META, keys.SUBSET, subset.to_record())
         writer.state.code_size, writer.state.head = coder.code_size, coder.head
 
     with env.write() as writer:

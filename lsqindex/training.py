@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from . import subset
 from .coder import Coder, Prepared
 from .encoders import Encoder
 from .encoders.base import Progress
 from .errors import LsqIndexError
 from .settings import check_dim
-from .storage import keys
+from .storage import keys, merge, postings
 from .storage.columns import CHUNK_ROWS, Column, RowNumbers
-from .storage.meta import Options
-from .storage.rewrite import COMMIT_BYTES
+from .storage.meta import Options, read_subset
 from .storage.store import Store
-from .storage.writer import Writer
+from .storage.writer import COMMIT_BYTES, Writer
 from .stored import StoredVectors, need_vectors, vectors_of
 
 _ROWS_AT_ONCE = 4 * CHUNK_ROWS
@@ -47,6 +47,7 @@ def retrain(
     """
     store = Store(writer, options)
     need_vectors(store, coder, "train" if encoder is None else "reencode")
+    subset.check_encoder(writer, encoder or coder.encoder, options.dim)
     if encoder is not None and encoder.is_fitted:
         check_dim(encoder, options.dim)
         new = Coder(encoder, coder.dim, coder.metric)
@@ -54,17 +55,22 @@ def retrain(
         new = fit(
             encoder or coder.encoder, StoredVectors(store, coder) if vectors is None else vectors, coder, progress
         )
+        subset.check_encoder(writer, new.encoder, options.dim)
     try:
-        recode(writer, options, coder, new, threads)
+        recode(writer, options, coder, new, threads, writer.state.count)
         writer.commit()
     except BaseException:
         discard(writer, options)
         raise
+    merge.settle(writer)
 
 
-def recode(writer: Writer, options: Options, old: Coder, new: Coder, threads: int) -> None:
-    """Encode everything with ``new``, and switch to it; the transaction with the switch is left open."""
-    switch(writer, options, new, write_codes(writer, options, old, new, threads))
+def recode(writer: Writer, options: Options, old: Coder, new: Coder, threads: int, n: int) -> None:
+    """Encode everything with ``new``, and switch to it; the transaction with the switch is left open.
+
+    ``n``: how many vectors there will be.
+    """
+    switch(writer, options, new, write_codes(writer, options, old, new, threads), n)
 
 
 def write_codes(writer: Writer, options: Options, old: Coder, new: Coder, threads: int) -> Column:
@@ -87,9 +93,9 @@ def write_codes(writer: Writer, options: Options, old: Coder, new: Coder, thread
     return column
 
 
-def switch(writer: Writer, options: Options, new: Coder, column: Column) -> None:
-    """Make written codes, and the encoder they are by, the valid ones."""
-    writer.run(partial(_switch, options, new, column))
+def switch(writer: Writer, options: Options, new: Coder, column: Column, n: int) -> None:
+    """Make written codes, and the encoder they are by, the valid ones; ``n``: how many vectors there will be."""
+    writer.run(partial(_switch, options, new, column, n))
 
 
 def _encode(
@@ -99,9 +105,27 @@ def _encode(
     column.append(writer, int(rows[0]), new.encode(vectors, threads))
 
 
-def _switch(options: Options, new: Coder, column: Column, writer: Writer) -> None:
+def _switch(options: Options, new: Coder, column: Column, n: int, writer: Writer) -> None:
+    stored = read_subset(writer)
     Store(writer, options).publish_codes(column)
     writer.put(keys.META, keys.ENCODER, new.to_record())
+    if stored is not None:
+        merge.put_subset(writer, subset.chosen_anew(stored, new, n))
+
+
+def choose_tables(writer: Writer, coder: Coder, added: int) -> None:
+    """Before the first rows are listed: choose tables for the vectors there will be, where no bits were asked for.
+
+    (What was chosen before, for fewer, costs nothing to change as long as nothing is listed.)
+    """
+    state = writer.state
+    if state.listed or state.rows + added < postings.UNIT_ROWS or not coder.trained:
+        return
+    stored = read_subset(writer)
+    if stored is not None:
+        chosen = subset.chosen_anew(stored, coder, state.count + added)
+        if chosen != stored:
+            writer.run(lambda writer: merge.put_subset(writer, chosen))
 
 
 def _runs(starts: RowNumbers, counts: RowNumbers) -> list[tuple[int, int]]:

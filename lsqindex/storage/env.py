@@ -38,9 +38,9 @@ from ..errors import (
 )
 from . import engine, keys, pages
 from .gate import Gate
-from .meta import State, check_format, read_state
+from .meta import FORMAT, State, check_format, read_state
 from .records import REMEDY
-from .writer import Writer
+from .writer import UpgradedError, Writer
 
 try:
     import fcntl
@@ -60,16 +60,18 @@ class Reader:
         self.env = env
         self.txn = txn
         self.state = read_state(env, txn)
+        #: The databases of this snapshot: one from before an upgrade has fewer.
+        self.dbs = env.databases(self.state)
         #: Addresses found in this snapshot stay valid in later ones (see columns.py).
         self.clean = True
 
     def get(self, db: bytes, key: bytes) -> Any:
         """The value, a view that lives as long as the transaction; None if there is none."""
-        return self.txn.get(key, db=self.env.dbs[db])
+        return self.txn.get(key, db=self.dbs[db])
 
     def cursor(self, db: bytes) -> Any:
         """A cursor of a database."""
-        return self.txn.cursor(db=self.env.dbs[db])
+        return self.txn.cursor(db=self.dbs[db])
 
 
 class Reading:
@@ -81,15 +83,19 @@ class Reading:
 
     def __enter__(self) -> Reader:
         with engine.errors(self._env.path):
-            self._txn = self._env.begin_read()
-            try:
-                reader = Reader(self._env, self._txn)
-                if self._check is not None:
-                    self._check(reader)
-            except BaseException:
-                self._env.end_read(self._txn)
-                raise
-        return reader
+            while True:
+                self._txn = self._env.begin_read()
+                try:
+                    reader = Reader(self._env, self._txn)
+                    if self._check is not None:
+                        self._check(reader)
+                    return reader
+                except UpgradedError:
+                    self._env.end_read(self._txn)
+                    self._env.follow_upgrade()
+                except BaseException:
+                    self._env.end_read(self._txn)
+                    raise
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         try:
@@ -187,19 +193,33 @@ class Env:
     def _open_databases(self) -> dict[bytes, Any]:
         try:
             with self.begin() as txn:
-                names = {bytes(name) for name in txn.cursor().iternext(keys=True, values=False)}
-            if keys.META not in names:
-                raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
+                if keys.META not in {bytes(name) for name in txn.cursor().iternext(keys=True, values=False)}:
+                    raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
             meta = self.lmdb.open_db(keys.META, create=False)
             with self.begin() as txn:
+                names = {bytes(name) for name in txn.cursor().iternext(keys=True, values=False)}
                 options = txn.get(keys.OPTIONS, db=meta)
-                if options is not None:
-                    check_format(options)
-            if not names >= set(keys.DATABASES):
+                first = options is not None and check_format(options)["format"] == 1
+            wanted = keys.FIRST_DATABASES if first else keys.DATABASES
+            if not names >= set(wanted):
                 raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
-            return {name: self.lmdb.open_db(name, create=False) for name in keys.DATABASES}
+            return {name: self.lmdb.open_db(name, create=False) for name in wanted}
         except lmdb.Error as error:
             raise NotAnIndexError(f"{self.path}: an LMDB file, and not an index ({error})") from error
+
+    def databases(self, state: State) -> dict[bytes, Any]:
+        """The databases of a snapshot; UpgradedError where it has more than were there when the file was opened."""
+        if state.format < FORMAT:
+            return {name: self.dbs[name] for name in keys.FIRST_DATABASES}
+        if keys.POSTINGS not in self.dbs:
+            raise UpgradedError
+        return self.dbs
+
+    def follow_upgrade(self, *, writable: bool = False) -> None:
+        """Open the file again, which another process has brought to a newer format."""
+        self.reopen(writable=writable)
+        if keys.POSTINGS not in self.dbs:
+            raise DamagedError(f"{self.path}: the state is of a newer format than the options; {REMEDY}")
 
     def begin(self, *, write: bool = False, parent: Any = None) -> Any:
         """A transaction of LMDB."""
@@ -346,9 +366,16 @@ class Env:
 
     def free_bytes(self, reader: Reader | Writer) -> int:
         """Bytes of the file that hold nothing now and are used next."""
-        trees = [reader.txn.stat(db) for db in self.dbs.values()] + [self.lmdb.stat()]
+        trees = [reader.txn.stat(db) for db in reader.dbs.values()] + [self.lmdb.stat()]
         used = sum(tree["branch_pages"] + tree["leaf_pages"] + tree["overflow_pages"] for tree in trees)
         return int(max(0, self.lmdb.info()["last_pgno"] - 1 - used) * trees[0]["psize"])
+
+    def database_bytes(self, reader: Reader, name: bytes) -> int:
+        """Bytes of the file that a database takes."""
+        if name not in reader.dbs:
+            return 0
+        tree = reader.txn.stat(reader.dbs[name])
+        return int((tree["branch_pages"] + tree["leaf_pages"] + tree["overflow_pages"]) * tree["psize"])
 
     def sync(self) -> None:
         """Everything committed is on the disk when this returns."""

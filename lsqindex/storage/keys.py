@@ -2,11 +2,13 @@
 
     database   key                               value
     meta       "options" | "state" | "encoder"   msgpack
+    meta       "subset"                          msgpack; only where the index has a subset structure
     codes      "c" generation:4 row:4            codes from that row on
     codes      "d" segment:4                     which rows of a segment are deleted, a bit each
     ids        "i" row:4                         ids from that row on
     ids        "s" id                            rows sorted by their ids, from that id on
     vectors    "v" row:4                         kept vectors from that row on
+    postings   "p" generation:4 row:4 table:2    posting lists of a table, for the block that begins with that row
 
 Numbers are big-endian, so that LMDB's order of bytes is the order of numbers. The first block of sorted
 ids has the key "s" alone and so comes before every id.
@@ -20,10 +22,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-META, CODES, IDS, VECTORS = b"meta", b"codes", b"ids", b"vectors"
-DATABASES = (META, CODES, IDS, VECTORS)
+META, CODES, IDS, VECTORS, POSTINGS = b"meta", b"codes", b"ids", b"vectors", b"postings"
+#: All of them; a file of format 1 has those of FIRST_DATABASES only.
+DATABASES = (META, CODES, IDS, VECTORS, POSTINGS)
+FIRST_DATABASES = DATABASES[:4]
 
-OPTIONS, STATE, ENCODER = b"options", b"state", b"encoder"
+OPTIONS, STATE, ENCODER, SUBSET = b"options", b"state", b"encoder", b"subset"
 
 #: A string id has at most this many bytes of UTF-8: LMDB's keys have 511.
 MAX_ID_BYTES = 480
@@ -62,6 +66,24 @@ def deleted_prefix() -> bytes:
 def deleted(segment: int) -> bytes:
     """The deleted rows of a segment."""
     return b"d" + struct.pack(">I", segment)
+
+
+def postings_prefix() -> bytes:
+    """All posting lists."""
+    return b"p"
+
+
+def postings(generation: int, first: int, table: int = 0) -> bytes:
+    """The posting lists of a table, for the block that begins with row ``first``; table 0 comes first."""
+    return b"p" + struct.pack(">IIH", generation, first, table)
+
+
+def postings_of(key: bytes) -> tuple[int, int, int] | None:
+    """Generation, first row and table of a key of posting lists; None where it is none."""
+    if len(key) != 11 or key[:1] != b"p":
+        return None
+    generation, first, table = struct.unpack(">IIH", key[1:])
+    return generation, first, table
 
 
 def sorted_prefix() -> bytes:

@@ -1,6 +1,7 @@
-"""What an index is (options, fixed at creation), and where it stands (state, written by every commit).
+"""What an index is (options, fixed at creation), its subset structure, and where it stands (state, written by every
+commit).
 
-Both are msgpack mappings with a schema; what is read from a file is checked against it, for a record with
+All are msgpack mappings with a schema; what is read from a file is checked against it, for a record with
 a valid checksum may still be forged.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -16,10 +18,14 @@ from ..errors import DamagedError, NewerFormatError, NotAnIndexError
 from . import kept, keys, records
 
 if TYPE_CHECKING:
-    from .env import Env
+    from .env import Env, Reader
+    from .writer import Writer
 
-#: The version of the file's format. docs/format.md describes it; a reader refuses a newer one.
-FORMAT = 1
+#: The version of the file's format. docs/format.md describes it; a reader refuses a newer one, and reads older ones.
+FORMAT = 2
+
+#: Format 1 has neither subset structures nor these fields of the state, and no database of posting lists.
+_SINCE_FORMAT_2 = ("listed", "relisted")
 
 MAX_ROWS = (1 << 32) - 2
 _LIMIT = 1 << 62
@@ -86,6 +92,13 @@ class State:
     #: not finished. Nobody sees them; the next writer removes them.
     staged_rows: int = 0
     staged_generation: int = 0
+    #: Rows below are in posting lists; those from here on are fresh, and scanned.
+    listed: int = 0
+    #: Raised whenever posting lists of a full segment are removed or replaced: addresses known from before are void.
+    relisted: int = 0
+
+    # The format of the file, which the fields there are tell; no field itself.
+    format = FORMAT
 
     def to_record(self) -> bytes:
         """As stored."""
@@ -95,8 +108,12 @@ class State:
     def from_record(cls, value: Any) -> State:
         """From the stored record, checked."""
         record = unpack(value, "state")
+        first = not record.keys() & set(_SINCE_FORMAT_2)
+        if first:
+            record.update(dict.fromkeys(_SINCE_FORMAT_2, 0))
         _schema(cls, record, "state")
         state = cls(**record)
+        state.format = 1 if first else FORMAT
         numbers = [number for number in record.values() if type(number) is int]
         if (
             not all(0 <= number < _LIMIT for number in numbers)
@@ -107,9 +124,59 @@ class State:
             or state.staged_rows > MAX_ROWS
             or 0 < state.staged_rows <= state.rows
             or 0 < state.staged_generation <= state.generation
+            or state.listed > state.rows
         ):
             raise DamagedError(f"state: impossible values; {records.REMEDY}")
         return state
+
+
+@dataclass(frozen=True)
+class Subset:
+    """A subset structure: the tables of a multi-index, each a run of bits of the code."""
+
+    kind: str = "multi-index"
+    #: Bits of a table that were asked for; 0: chosen, or each dimension of the code is a table.
+    bits: int = 0
+    #: The first bit of each table, and how many it has; none before the index is trained.
+    tables: tuple[int, ...] = ()
+    widths: tuple[int, ...] = ()
+
+    def to_record(self) -> bytes:
+        """As stored."""
+        return pack({**asdict(self), "tables": list(self.tables), "widths": list(self.widths)})
+
+    @classmethod
+    def from_record(cls, value: Any) -> Subset:
+        """From the stored record, checked."""
+        record = unpack(value, "subset")
+        lists = [record.get(name) for name in ("tables", "widths")]
+        if (
+            record.keys() != {"kind", "bits", "tables", "widths"}
+            or record["kind"] != "multi-index"
+            or type(record["bits"]) is not int
+            or not all(isinstance(some, list) and all(type(number) is int for number in some) for some in lists)
+        ):
+            raise DamagedError(f"subset: fields are missing, unknown or of a wrong type; {records.REMEDY}")
+        subset = cls(record["kind"], record["bits"], tuple(record["tables"]), tuple(record["widths"]))
+        if not (subset.bits == 0 or TABLE_BITS[0] <= subset.bits <= TABLE_BITS[1]) or not subset._sound():
+            raise DamagedError(f"subset: impossible values; {records.REMEDY}")
+        return subset
+
+    def _sound(self) -> bool:
+        """Whether tables follow each other without a gap."""
+        if len(self.tables) != len(self.widths) or len(self.tables) > MAX_TABLES:
+            return False
+        ends = [first + width for first, width in zip(self.tables, self.widths, strict=True)]
+        return (
+            all(1 <= width <= TABLE_BITS[1] for width in self.widths)
+            and all(0 <= first < _LIMIT for first in self.tables)
+            and list(self.tables[1:]) == ends[:-1]
+        )
+
+
+#: What ``bits`` of a table may be asked for, and how many tables an index has at most.
+TABLE_BITS = (4, 20)
+MAX_TABLES = 4096
 
 
 def check_format(value: Any) -> dict[str, Any]:
@@ -121,6 +188,27 @@ def check_format(value: Any) -> dict[str, Any]:
     if number > FORMAT:
         raise NewerFormatError(f"the file has format {number}, newer than {FORMAT}: upgrade lsqindex")
     return record
+
+
+def read_subset(source: Reader | Writer) -> Subset | None:
+    """The subset structure of a snapshot; None where it has none."""
+    if source.state.format < FORMAT:
+        return None
+    value = source.get(keys.META, keys.SUBSET)
+    if value is None:
+        if source.state.listed:
+            raise DamagedError(f"subset: missing, and {source.state.listed} rows are listed; {records.REMEDY}")
+        return None
+    subset = _subset(bytes(value))
+    end = subset.tables[-1] + subset.widths[-1] if subset.tables else 0
+    if end > 8 * source.state.code_size or (end and not source.state.head) or (source.state.listed and not end):
+        raise DamagedError(f"subset: its tables are not those of the stored codes; {records.REMEDY}")
+    return subset
+
+
+@lru_cache
+def _subset(record: bytes) -> Subset:
+    return Subset.from_record(record)
 
 
 def pack(values: Mapping[str, Any]) -> bytes:

@@ -3,10 +3,11 @@
     bytes  0..3    "LSQ" and the kind, one letter
            4..7    count: rows or entries of the payload
            8..15   first: the row, segment or number that the key also tells
-          16..19   width: bytes of a row, 0 where rows differ
-          20..23   generation of the codes; 0 for other kinds
+          16..19   width: bytes of a row, 0 where rows differ; bits of a table of posting lists
+          20..23   generation of the codes, of codes and posting lists; 0 for other kinds
           24..31   bytes of the payload
-          32..35   head: bytes of a code that are stored apart, before the rest; 0 for other kinds
+          32..35   head: bytes of a code that are stored apart, before the rest; the number of a table of posting
+                   lists; 0 for other kinds
           36..39   zero
           40..47   XXH64 of the payload, seeded with the XXH64 of bytes 0..39
 
@@ -29,8 +30,8 @@ HEADER_SIZE = 48
 _HEADER = struct.Struct("<3scIQIIQII")
 _CHECKSUM = struct.Struct("<Q")
 
-#: Kinds: meta (msgpack), codes, ids, sorted rows, vectors, deleted rows.
-META, CODES, IDS, SORTED, VECTORS, DELETED = b"m", b"c", b"i", b"s", b"v", b"d"
+#: Kinds: meta (msgpack), codes, ids, sorted rows, vectors, deleted rows, posting lists.
+META, CODES, IDS, SORTED, VECTORS, DELETED, POSTINGS = b"m", b"c", b"i", b"s", b"v", b"d", b"p"
 
 
 @dataclass(frozen=True)

@@ -16,32 +16,38 @@ import numpy as np
 
 from ..errors import DamagedError, IndexExistsError, LsqIndexError, NotAnIndexError, StorageError
 from . import env as envs
-from . import files, keys, sorted_ids
+from . import files, keys, merge, sorted_ids
 from .columns import CHUNK_ROWS, Column, RowNumbers
 from .env import Env, Reader, Wait
-from .meta import Options
+from .meta import Options, Subset, read_subset
 from .records import REMEDY
 from .rows import Rows
 from .store import Store
-from .writer import Writer
+from .writer import COMMIT_BYTES, Writer
 
 #: ``progress(rows done, rows in all)``
 Progress = Callable[[int, int], None]
 
-#: A transaction is committed when it has written about so much: LMDB keeps it in memory until then.
-COMMIT_BYTES = 64 << 20
+#: The subset structure that a copy of a snapshot gets.
+Choice = Callable[[Reader | Writer], Subset | None]
 
 #: What counts as a small file, and what is not worth the trouble.
 _SMALL, _SLACK = 16 << 20, 64 << 10
 
 
 def save_copy(
-    snapshot: Callable[[], AbstractContextManager[Reader]], options: Options, path: str, wait: Wait, progress: Progress
+    snapshot: Callable[[], AbstractContextManager[Reader]],
+    options: Options,
+    path: str,
+    wait: Wait,
+    progress: Progress,
+    choose: Choice = read_subset,
 ) -> None:
     """A compacted copy of a snapshot at ``path``, which may hold an index already: it is replaced."""
     with files.new_file(path) as new:
         with snapshot() as source:
-            _copy(source, options, new, progress)
+            _copy(source, options, new, progress, choose)
+        _list_all(new)
         # The snapshot is left by now: whoever waits for us must not be waited for.
         if not os.path.lexists(path):
             try:
@@ -58,10 +64,11 @@ def save_copy(
             _replace(new, held)
 
 
-def compact(writer: Writer, options: Options, progress: Progress) -> None:
+def compact(writer: Writer, options: Options, progress: Progress, choose: Choice = read_subset) -> None:
     """Put a compacted copy in the place of the file itself."""
     with files.new_file(writer.env.path) as new:
-        _copy(writer, options, new, progress)
+        _copy(writer, options, new, progress, choose)
+        _list_all(new)
         _replace(new, writer)
 
 
@@ -99,15 +106,15 @@ def _replace(new: Env, held: Writer) -> None:
     files.replace(files.finish(new), held)
 
 
-def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progress) -> None:
-    """Everything of ``source``, committed to ``new``."""
+def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progress, choose: Choice) -> None:
+    """Everything of ``source``, committed to ``new``; rows have other numbers there, so nothing is listed yet."""
     old = Store(source, options)
     living = old.living()
     row_bytes = sum(max(16, column.width) for column in old.columns())
     step = max(1, COMMIT_BYTES // row_bytes // CHUNK_ROWS) * CHUNK_ROWS
     with new.write() as writer:
         writer.begin()
-        writer.run(lambda writer: _copy_meta(source, writer))
+        writer.run(lambda writer: _copy_meta(source, options, choose(source), writer))
         for first in range(0, len(living), step):
             part = living[first : first + step]
             writer.run(partial(_copy_rows, source, old.columns(), first, part))
@@ -121,9 +128,17 @@ def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progres
             raise StorageError(f"{new.path}: the copy is not whole; nothing was changed")
 
 
-def _copy_meta(source: Reader | Writer, writer: Writer) -> None:
-    for key in (keys.OPTIONS, keys.ENCODER):
-        writer.put(keys.META, key, bytes(source.get(keys.META, key)))
+def _list_all(new: Env) -> None:
+    """The posting lists of a copy, made from its codes."""
+    with new.write() as writer:
+        merge.catch_up(writer, everything=True)
+
+
+def _copy_meta(source: Reader | Writer, options: Options, subset: Subset | None, writer: Writer) -> None:
+    writer.put(keys.META, keys.OPTIONS, options.to_record())
+    writer.put(keys.META, keys.ENCODER, bytes(source.get(keys.META, keys.ENCODER)))
+    if subset is not None:
+        writer.put(keys.META, keys.SUBSET, subset.to_record())
     for name in ("next_id", "generation", "code_size", "head"):
         setattr(writer.state, name, getattr(source.state, name))
 

@@ -3,6 +3,7 @@
     insert   ids → plan of sorted ids → columns get new rows → old rows of replaced ids are deleted
     delete   ids → rows → bits; a chunk with many deleted rows is given back: its living rows move to
              the end, as an update would move them, and its records go
+    both     where the index has a multi-index, rows that fill a unit are listed (merge.py)
 
 A chunk is given back when a quarter of its rows are deleted, so a file that is updated for ever does not grow for
 ever, and each deleted row pays for moving three. An operation gives back only so many chunks as its own size
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DuplicateIdError, ParameterError
-from . import deleted, sorted_ids
+from . import deleted, lists, merge, sorted_ids
 from .columns import (
     CHUNK_ROWS,
     Bytes,
@@ -93,6 +94,10 @@ class Store:
         assert self.options.keep_vectors is not None
         return Rows.all(vectors_column(self.options.dim, self.options.keep_vectors), self.source)
 
+    def lists(self) -> lists.Lists | None:
+        """The posting lists; None where the index has no multi-index, or is not trained."""
+        return lists.find(self.source, self.codes())
+
     def rows_of(self, ids: Ids) -> NDArray[np.int64]:
         """The row of each id; -1 where the index does not hold it."""
         return SortedIds(self.source, self.ids()).rows(ids)
@@ -100,6 +105,12 @@ class Store:
     def ids_of(self, rows: RowNumbers) -> Ids:
         """The id of each row."""
         return self.ids().gather(rows)
+
+    def fresh(self) -> int:
+        """How many rows, deleted ones included, are in no posting list."""
+        codes = self.codes()
+        ends = codes.starts.astype(np.int64) + codes.counts
+        return int(np.clip(ends - self.state.listed, 0, codes.counts).sum())
 
     def living(self) -> RowNumbers:
         """All rows that are not deleted, ascending."""
@@ -165,6 +176,7 @@ class Store:
             deleted.mark(self._writer, replaced)
         full = range(first // CHUNK_ROWS, state.rows // CHUNK_ROWS)
         self._give_back({*full, *(replaced // CHUNK_ROWS).tolist()}, plan.count)
+        merge.list_fresh(self._writer, plan.count)
 
     def refuse_known(self, ids: Ids) -> None:
         """DuplicateIdError where one of ``ids`` is in the index."""
@@ -181,6 +193,7 @@ class Store:
             deleted.mark(self._writer, gone)
             self.state.count -= len(gone)
             self._give_back(set((gone // CHUNK_ROWS).tolist()), len(gone))
+            merge.list_fresh(self._writer, len(gone))
         return len(gone)
 
     def _give_back(self, chunks: set[int], changed: int) -> None:
@@ -219,6 +232,7 @@ class Store:
             column.remove(writer, chunk * CHUNK_ROWS, (chunk + 1) * CHUNK_ROWS)
         sorted_ids.apply(writer, changes)
         deleted.forget_chunk(writer, chunk)
+        merge.give_back(writer, chunk)
         state.rows += len(living)
         state.stored += len(living) - CHUNK_ROWS
         state.shape += 1
@@ -231,7 +245,8 @@ class Store:
         return codes_of(number, code_size, head)
 
     def publish_codes(self, column: Column) -> None:
-        """Make a written generation the valid one, and remove the other."""
+        """Make a written generation the valid one, and remove the other, with its posting lists."""
+        merge.clear(self._writer)
         old = codes_column(self.state)
         old.remove(self._writer, 0, (1 << 32) - 1)
         state = self.state

@@ -11,8 +11,9 @@ import lmdb
 from .._records import overflow_sound
 from ..errors import BusyError, DamagedError, LsqIndexError, StorageError
 from . import engine, keys
-from .meta import State, read_state
+from .meta import FORMAT, State, read_state
 from .records import REMEDY
+from .upgrade import upgrade
 
 if TYPE_CHECKING:
     from .env import Env
@@ -22,6 +23,13 @@ Result = TypeVar("Result")
 Operation = Callable[["Writer"], Result]
 
 _TRIES = 20
+
+#: A transaction is committed when it has written about so much: LMDB keeps it in memory until then.
+COMMIT_BYTES = 64 << 20
+
+
+class UpgradedError(Exception):
+    """Another process has brought the file to a newer format since it was opened here: open it again."""
 
 
 class Writer:
@@ -35,6 +43,8 @@ class Writer:
         self.env = env
         self.txn: Any = None
         self.state = State()
+        #: The databases of this transaction, one that it made among them.
+        self.dbs: dict[bytes, Any] = {}
         #: Whether rows were moved, so that space may be spare now.
         self.moved_rows = False
         #: False: this transaction has written, so addresses found in it are its own (columns.py).
@@ -45,6 +55,13 @@ class Writer:
 
     def begin(self, reserve: int = 0) -> None:
         """Begin a transaction that will write about ``reserve`` bytes."""
+        try:
+            self._begin(reserve)
+        except UpgradedError:
+            self.env.follow_upgrade(writable=True)
+            self._begin(reserve)
+
+    def _begin(self, reserve: int) -> None:
         env = self.env
         for _ in range(_TRIES):
             env.gate.enter()  # until commit or abort: the map may not move under an open transaction
@@ -73,6 +90,7 @@ class Writer:
             raise StorageError(f"{env.path}: the map grows all the time")
         try:
             self.state = copy.copy(read_state(env, self.txn, writing=True))
+            self.dbs = env.databases(self.state)
         except BaseException:
             self.abort()
             raise
@@ -115,6 +133,8 @@ class Writer:
         if self.clean and self.state == self._before and number is None and not always:
             self.abort()  # nothing was changed
             return
+        if self.state.format < FORMAT:
+            self.run(upgrade)
         while True:
             self.state.txn = self.txn.id() if number is None else number
             try:
@@ -125,6 +145,7 @@ class Writer:
                     self.put(keys.META, keys.STATE, self.state.to_record())
                     self._running = False
                     self.txn.commit()
+                self.env.dbs = self.dbs
                 self._end()
                 return
             except lmdb.MapFullError:
@@ -163,11 +184,11 @@ class Writer:
 
     def get(self, db: bytes, key: bytes) -> Any:
         """The value, a view that lives until the next write; None if there is none."""
-        return self.txn.get(key, db=self.env.dbs[db])
+        return self.txn.get(key, db=self.dbs[db])
 
     def cursor(self, db: bytes) -> Any:
         """A cursor of a database."""
-        return self.txn.cursor(db=self.env.dbs[db])
+        return self.txn.cursor(db=self.dbs[db])
 
     def put(self, db: bytes, key: bytes, value: bytes) -> None:
         """Store a value."""
@@ -176,14 +197,14 @@ class Writer:
         self.clean = False
         # LMDB overwrites a large value of this transaction in place and never shrinks its pages.
         if old is not None and len(old) != len(value):
-            self.txn.delete(key, db=self.env.dbs[db])
-        self.txn.put(key, value, db=self.env.dbs[db])
+            self.txn.delete(key, db=self.dbs[db])
+        self.txn.put(key, value, db=self.dbs[db])
 
     def delete(self, db: bytes, key: bytes) -> None:
         """Remove a value."""
         self.guard(key, self.get(db, key))
         self.clean = False
-        self.txn.delete(key, db=self.env.dbs[db])
+        self.txn.delete(key, db=self.dbs[db])
 
     def guard(self, key: Any, value: Any) -> None:
         """DamagedError where LMDB would free other pages than those of ``value``, which is to go."""

@@ -138,7 +138,7 @@ def live(
     if map_size:
         lsqindex.storage.engine.INITIAL_MAP = map_size
     if commit_bytes:
-        lsqindex.storage.rewrite.COMMIT_BYTES = commit_bytes
+        setattr(lsqindex.storage.rewrite, "COMMIT_BYTES", commit_bytes)  # noqa: B010
         setattr(lsqindex.loader, "COMMIT_BYTES", commit_bytes)  # noqa: B010  (imported there by name)
     life = Life(directory, first, seed, create)
     if not sync:
