@@ -261,7 +261,7 @@ class Index:
         with self._reader() as reader:
             state, coder = reader.state, self._coder(reader)
             tables = subsets.of(reader, coder)
-            fresh = Store(reader, self._options).fresh()
+            fresh = Store(reader, self._options).fresh() if tables else 0
             return {
                 "path": self._path,
                 "format": state.format,
@@ -279,7 +279,7 @@ class Index:
                 "tables": len(tables.tables) if tables else 0,
                 "table_bits": max(tables.widths, default=None) if tables else None,
                 "listed": state.stored - fresh if tables else 0,
-                "fresh": fresh if tables else 0,
+                "fresh": fresh,
                 "posting_bytes": self._env.database_bytes(reader, keys.POSTINGS),
                 "file_bytes": self._env.file_size(),
                 "free_bytes": self._env.free_bytes(reader),

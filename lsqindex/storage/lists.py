@@ -7,6 +7,7 @@ of the last segment are looked for in every snapshot, at most four; what is in t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,20 +56,20 @@ class _Known:
     verified: dict[bytes, tuple[int, int, int]] = field(default_factory=dict)
 
 
-def find(source: Reader | Writer, codes: Rows) -> Lists | None:
-    """The posting lists of a snapshot whose codes are ``codes``; None where it has no tables."""
+def find(source: Reader | Writer, codes: Callable[[], Rows]) -> Lists | None:
+    """The posting lists of a snapshot whose codes ``codes`` gives; None where it has no tables."""
+    env, state = source.env, source.state
+    old: _Known | None = env.columns.get(Lists)
+    if old and source.clean and (old.txn, old.valid[0]) == (state.txn, env.moved):
+        return old.lists
     subset = read_subset(source)
     if subset is None or not subset.tables:
         return None
-    env, state = source.env, source.state
     valid = (env.moved, state.relisted, state.generation, subset)
-    old: _Known | None = env.columns.get(Lists)
     if old and (old.valid != valid or old.settled_rows > state.listed):
         old = None
-    if old and source.clean and old.txn == state.txn:
-        return old.lists
     known = _look_up(source, subset, old or _nothing(subset, valid))
-    _check_rows(known.lists, codes)
+    _check_rows(known.lists, codes())
     if source.clean:
         env.columns[Lists] = known
     return known.lists

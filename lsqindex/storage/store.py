@@ -96,7 +96,7 @@ class Store:
 
     def lists(self) -> lists.Lists | None:
         """The posting lists; None where the index has no multi-index, or is not trained."""
-        return lists.find(self.source, self.codes())
+        return lists.find(self.source, self.codes)
 
     def rows_of(self, ids: Ids) -> NDArray[np.int64]:
         """The row of each id; -1 where the index does not hold it."""
