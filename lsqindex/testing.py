@@ -145,6 +145,8 @@ class EncoderConformance:
         encoder.decode(encoder.encode(self.vectors[:4]))
         for distance in encoder.distances():
             encoder.tables(self.vectors[:2], distance=distance)
+        if not encoder.layout.floats:
+            encoder.probe_tables(self.vectors[:2])
         encoder.fit(other)
         fresh = self.make_encoder().fit(other)
         assert snapshot(encoder) == snapshot(fresh)
@@ -155,6 +157,8 @@ class EncoderConformance:
             _assert_equal_tables(
                 encoder.tables(other[:2], distance=distance), fresh.tables(other[:2], distance=distance)
             )
+        if not fresh.layout.floats:
+            _assert_equal_tables(encoder.probe_tables(other[:2]), fresh.probe_tables(other[:2]))
 
     def test_fit_leaves_the_vectors_alone(self) -> None:
         """Training does not write to its input."""
@@ -206,6 +210,8 @@ class EncoderConformance:
                 tables = encoder.tables(rows[:3], distance=distance)
                 assert np.isfinite(tables.values).all(), what
                 assert np.isfinite(tables.bias).all(), what
+            if not encoder.layout.floats:
+                assert np.isfinite(encoder.probe_tables(rows[:3]).values).all(), what
             again = type(encoder).from_state(encoder.config, encoder.state, dim)
             assert np.array_equal(again.encode(rows[:50]), encoder.encode(rows[:50])), what
 
@@ -278,6 +284,8 @@ class EncoderConformance:
             tables = encoder.tables(none, distance=distance)
             assert len(tables.values) == 0
             assert tables.bias.shape == (0,)
+        if not encoder.layout.floats:
+            assert encoder.probe_tables(none).values.shape == (0, encoder.layout.starts[-1])
 
     def test_equal_numbers_of_any_dtype_get_equal_codes(self) -> None:
         """Float16, float64, integers, big-endian numbers and lists."""
@@ -433,6 +441,54 @@ class EncoderConformance:
         raises(ParameterError, lambda: encoder.tables(self.vectors[:1], "manhattan"), "l2")  # type: ignore[arg-type]
         raises(ParameterError, lambda: encoder.tables(self.vectors[:1], "l2", "near"), encoder.distances()[0])  # type: ignore[arg-type]
 
+    # -- probe tables -------------------------------------------------------------------------
+
+    def test_probe_tables_have_the_shape_of_the_layout(self) -> None:
+        """Finite float32; nothing for row scalars, no bias; the same when asked again, and no query written to."""
+        encoder = self.fitted()
+        queries = np.array(self.vectors[:6])
+        if encoder.layout.floats:
+            raises(ParameterError, lambda: encoder.probe_tables(queries), "no code")
+            return
+        for metric in METRICS:
+            tables = encoder.probe_tables(queries, metric)
+            assert tables.values.shape == (6, int(encoder.layout.starts[-1]))
+            assert tables.bias.shape == (6,)
+            assert tables.values.dtype == tables.bias.dtype == np.float32
+            assert np.isfinite(tables.values).all()
+            assert not tables.bias.any()
+            assert not tables.values[:, : encoder.layout.starts[encoder.layout.scalars]].any()
+            _assert_equal_tables(tables, encoder.probe_tables(queries.tolist(), metric))
+            assert np.array_equal(queries, self.vectors[:6])
+
+    def test_probe_tables_of_one_query_are_those_of_the_batch(self) -> None:
+        """Up to rounding: queries do not know each other."""
+        encoder = self.fitted()
+        if encoder.layout.floats:
+            return
+        for metric in METRICS:
+            many, one = (encoder.probe_tables(rows, metric).values for rows in (self.vectors[:40], self.vectors[33:34]))
+            scale = float(np.abs(many).max())
+            assert np.allclose(one[0], many[33], rtol=1e-4, atol=1e-5 * scale)
+
+    def test_probe_tables_are_smaller_for_a_query_s_own_code_than_for_others(self) -> None:
+        """For l2 and, on unit vectors, cosine: what is looked under first is where the query would have been put."""
+        for metric in METRICS[:2]:
+            encoder, rows = self.fitted(), self.vectors
+            if encoder.layout.floats:
+                return
+            if metric == "cosine":
+                rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+                encoder = self.make_encoder().fit(rows)
+            queries = rows[:50] * np.float32(3 if metric == "cosine" else 1)
+            sums = reference.distances(encoder.encode(rows[:50]), encoder.layout, encoder.probe_tables(queries, metric))
+            share = float((np.diag(sums)[:, None] <= sums).mean())
+            assert share > 0.9, f"{metric}: only {share:.2f} of other codes cost as much as a query's own"
+
+    def test_probe_tables_refuse_unknown_metrics(self) -> None:
+        """ParameterError, naming what there is."""
+        raises(ParameterError, lambda: self.fitted().probe_tables(self.vectors[:1], "manhattan"), "l2")  # type: ignore[arg-type]
+
     # -- parameters and state -----------------------------------------------------------------
 
     def test_config_is_plain_and_makes_the_same_encoder(self) -> None:
@@ -483,6 +539,7 @@ class EncoderConformance:
             lambda: encoder.decode(np.zeros((1, 1), np.uint8)),
             lambda: encoder.embed(self.vectors),
             lambda: encoder.tables(self.vectors, distance=encoder.distances()[0]),
+            lambda: encoder.probe_tables(self.vectors),
             lambda: encoder.state,
             lambda: encoder.layout,
             lambda: encoder.code_size,
@@ -516,6 +573,7 @@ class EncoderConformance:
                 raises(VectorError, lambda v=vectors: fitted.encode(v))  # type: ignore[misc]
                 raises(VectorError, lambda v=vectors: fitted.embed(v))  # type: ignore[misc]
                 raises(VectorError, lambda v=vectors: fitted.tables(v, distance=fitted.distances()[0]), "queries")  # type: ignore[misc]
+                raises(VectorError, lambda v=vectors: fitted.probe_tables(v), "queries")  # type: ignore[misc]
                 unfitted = self.make_encoder()
                 raises(VectorError, lambda v=vectors, e=unfitted: e.fit(v))  # type: ignore[misc]
             except AssertionError as error:
@@ -601,3 +659,5 @@ def _assert_same(one: Encoder, other: Encoder, rows: Vectors) -> None:
         assert one.distances(metric) == other.distances(metric)
         for distance in other.distances(metric):
             _assert_equal_tables(one.tables(rows[:5], metric, distance), other.tables(rows[:5], metric, distance))
+        if not other.layout.floats:
+            _assert_equal_tables(one.probe_tables(rows[:5], metric), other.probe_tables(rows[:5], metric))

@@ -11,7 +11,9 @@ from sklearn.datasets import load_digits
 
 from lsqindex import Encoder, make_encoder, reference
 from lsqindex.encoders.base import METRICS
+from lsqindex.encoders.binary import BinaryEncoder
 from lsqindex.encoders.layout import Layout
+from lsqindex.encoders.lsq import LSQ
 from lsqindex.errors import ParameterError
 from lsqindex.testing import EncoderConformance, clustered_vectors, true_distances
 from lsqindex.vectors import Vectors
@@ -257,3 +259,107 @@ def test_a_layout_with_an_impossible_head_is_refused(head: int, margins: tuple[f
     assert Layout(bits, (2,) * 32, linear=True, head=2, margins=(1.0, 2.0, 3.0)).head == 2
     with pytest.raises(ParameterError, match="head"):
         Layout(bits, (2,) * 32, linear=linear, head=head, margins=margins)
+
+
+# -- probe tables: where to look, and what it costs to look elsewhere --------------------------------
+
+#: Encoders whose fields a linear map tells.
+TOLD: dict[str, tuple[str, dict[str, Any]]] = {
+    "itq": ("itq", {"bits": 24}),
+    "okmeans": ("okmeans", {"bits": 13}),
+    "lsh": ("lsh", {"bits": 60}),
+    "lsq, no scalar": ("lsq", {"bits": 24, "refine": 0, "scalar": None}),
+    "lsq, learned scalar": ("lsq", {"bits": 24, "refine": 0, "scalar": "learned"}),
+    **{f"lsq, {n} levels": ("lsq", {"m": 20, "refine": 0, "levels": n}) for n in (2, 3, 4, 16, 32, 256)},
+}
+
+
+def told(case: str, metric: Any = "l2") -> tuple[Encoder, Vectors, Any, Any]:
+    """Encoder, 300 queries, what each value of each dimension costs, and the fields of the queries' own codes."""
+    name, parameters = TOLD[case]
+    vectors = clustered_vectors(24) + np.float32(5)
+    if metric == "cosine":
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    encoder = make_encoder(name, **parameters).fit(vectors)
+    queries, layout = vectors[:300], encoder.layout
+    values = encoder.probe_tables(queries * np.float32(7 if metric == "cosine" else 1), metric).values
+    costs = values[:, layout.starts[layout.scalars] :].reshape(300, layout.m, -1)
+    return encoder, queries, costs, layout.unpack(encoder.encode(queries))[:, layout.scalars :]
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+@pytest.mark.parametrize("case", TOLD)
+def test_the_smallest_look_up_of_a_probe_table_is_that_of_the_query_s_own_code(case: str, metric: str) -> None:
+    """Exactly, but where rounding decides between two: there the others cost next to nothing."""
+    _, _, costs, own = told(case, metric)
+    least = costs.argmin(axis=2)
+    assert (least != own).mean() < 1e-3
+    above = np.take_along_axis(costs, own[:, :, None].astype(np.int64), 2)[:, :, 0] - costs.min(axis=2)
+    assert above.max() < 1e-5 * np.ptp(costs)
+
+
+@pytest.mark.parametrize("case", [case for case in TOLD if "levels" in case])
+def test_probe_tables_of_published_lsq_are_distances_of_levels_in_the_original_space(case: str) -> None:
+    """‖v_j‖² (w_j·x − θ)², less that of the nearest level."""
+    encoder, queries, costs, _ = told(case)
+    assert isinstance(encoder, LSQ)
+    rows = (encoder._rows @ encoder._axes).astype(np.float64)
+    estimate = (queries - encoder._mean).astype(np.float64) @ (encoder._start @ encoder._axes).astype(np.float64).T
+    theta = -1 + 2 * np.arange(encoder.levels) / (encoder.levels - 1)
+    exact = np.square(rows).sum(axis=1)[:, None] * np.square(estimate[:, :, None] - theta)
+    costs, exact = (each - each.min(axis=2, keepdims=True) for each in (costs, exact))
+    assert np.allclose(costs, exact, rtol=1e-3, atol=1e-5 * exact.max())
+
+
+@pytest.mark.parametrize("case", ["itq", "okmeans", "lsh"])
+def test_the_bit_of_least_margin_is_the_cheapest_to_flip(case: str) -> None:
+    encoder, queries, costs, _ = told(case)
+    assert isinstance(encoder, BinaryEncoder)
+    margins = np.abs((queries - encoder._mean) @ encoder._rotation.T)
+    assert np.allclose(np.ptp(costs, axis=2), 4 * margins, rtol=1e-4, atol=1e-4)
+
+
+def test_probe_tables_for_ip_prefer_what_adds_most_to_the_inner_product() -> None:
+    """A mean far from zero must not turn the query around."""
+    for case in TOLD:
+        encoder, queries, _, _ = told(case)
+        layout = encoder.layout
+        values = encoder.probe_tables(queries, "ip").values[:, layout.starts[layout.scalars] :]
+        best = values.reshape(300, layout.m, -1).argmin(axis=2).astype(np.uint16)
+        scalars = np.zeros((300, layout.scalars), np.uint16)
+        found = encoder.decode(layout.pack(np.concatenate([scalars, best], axis=1)))
+        own = encoder.decode(encoder.encode(queries))
+        assert (found * queries).sum() > (own * queries).sum(), case
+
+
+@pytest.mark.parametrize("levels", [2, 4])
+def test_probe_tables_of_searched_codes_agree_with_more_bits_than_asymmetric_ones(levels: int) -> None:
+    """V says how a bit is drawn, its pseudo-inverse what it is."""
+    vectors = clustered_vectors(24)
+    encoder = make_encoder("lsq", m=24, levels=levels).fit(vectors)
+    own = encoder.layout.unpack(encoder.encode(vectors[:300]))[:, 1:]
+    tables = (encoder.probe_tables(vectors[:300]), encoder.tables(vectors[:300]))
+    first = encoder.layout.starts[1]
+    probe, asymmetric = (
+        (each.values[:, first:].reshape(300, 24, levels).argmin(axis=2) == own).mean() for each in tables
+    )
+    assert probe > 0.75
+    assert probe > asymmetric + 0.05
+
+
+def test_tables_serve_as_probe_tables_where_an_encoder_says_nothing_else() -> None:
+    """Asymmetric ones without the row scalar; symmetric ones where there are no others, of the same query."""
+    vectors = clustered_vectors(24)
+    pq = make_encoder("pq", bits=24, field_bits=3).fit(vectors)
+    for metric in METRICS:
+        assert np.array_equal(pq.probe_tables(vectors[:9], metric).values, pq.tables(vectors[:9], metric).values)
+    lsq = make_encoder("lsq", bits=48, iterations=2).fit(vectors)
+    default, table = Encoder._probe_tables(lsq, vectors[:9], "l2"), lsq.tables(vectors[:9])
+    first = lsq.layout.starts[1]
+    assert not default.values[:, :first].any()
+    assert not default.bias.any()
+    assert np.array_equal(default.values[:, first:], table.values[:, first:])
+    none = make_encoder("lsq", bits=48, scalar=None, iterations=2).fit(vectors)
+    for metric in METRICS[:2]:
+        default = Encoder._probe_tables(none, vectors[:9], metric)
+        assert np.array_equal(default.values, none.tables(vectors[:9], metric, "symmetric").values)

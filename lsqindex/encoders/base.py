@@ -9,8 +9,10 @@ methods of the encoder, which see only checked float32 rows:
     decode(codes)     shape, levels           _decode(fields)
     embed(vectors)    shape, finite, blocks   _embed(fields)
     tables(queries)   shape, finite, metric   _tables(queries, metric, symmetric)
+    probe_tables(…)   shape, finite, metric   _probe_tables(queries, metric), where the default does not serve
 
-Who has checked queries already takes ``_checked_tables``, the door of ``tables`` behind its checks.
+Who has checked queries already takes ``_checked_tables``, the door of ``tables`` behind its checks, and
+``_probe_tables``.
 
 An encoder is made again from ``config`` (plain values: the arguments of its constructor) and
 ``state`` (named arrays), never by pickle: see :func:`lsqindex.encoders.from_bytes`.
@@ -224,8 +226,7 @@ class Encoder(ABC):
         For ``cosine`` the stored vectors must have been normalized before encoding; queries are
         normalized here. ``symmetric`` uses the query's own code (section 3.1 of the paper).
         """
-        if metric not in METRICS:
-            raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
+        _check_metric(metric)
         offered = self.distances(metric)
         if distance not in offered:
             raise ParameterError(
@@ -247,6 +248,36 @@ class Encoder(ABC):
             return tables
         # For unit vectors ‖q − x‖² = 2 (1 − cos).
         return Tables(tables.values * np.float32(0.5), tables.bias * np.float32(0.5))
+
+    def probe_tables(self, queries: ArrayLike, metric: Metric = "l2") -> Tables:
+        """How far each value of each code dimension is from ``queries``, in the original space: for subset indexing.
+
+        Same shape as :meth:`tables`; row scalars and biases are zeros. Only differences within a field mean something:
+        the smallest is that of the value to look under first (for l2 and cosine the query's own, as far as a linear
+        map can tell; for ip the one that adds most to the inner product), and the others say what it costs to look
+        under them instead (section 3.2 of the paper).
+        """
+        _check_metric(metric)
+        vectors = read_rows(open_rows(queries, self._fitted_dim(), what="queries"), what="queries")
+        if self.layout.floats:
+            raise ParameterError(f"{self} keeps vectors as they are: there is no code to look anything up by")
+        return self._probe_tables(vectors, metric)
+
+    def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
+        """:meth:`probe_tables` without its checks.
+
+        The asymmetric tables, or symmetric ones where there are no others. An encoder whose own fields are not
+        those of least asymmetric distance overrides it.
+        """
+        if "asymmetric" in self.distances(metric):
+            values = self._checked_tables(queries, metric, "asymmetric").values
+        else:
+            near: Metric = "cosine" if metric == "cosine" else "l2"
+            values = self._checked_tables(queries, near, self.distances(near)[-1]).values
+        if self.layout.scalars:
+            values = values.copy()
+            values[:, : self.layout.starts[self.layout.scalars]] = 0
+        return Tables(values, np.zeros(len(queries), np.float32))
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], state: Mapping[str, NDArray[Any]], dim: Any) -> Self:
@@ -306,6 +337,11 @@ class StateReader:
         """Nothing may be left over."""
         if self._left:
             raise StateError(f"{self._owner}: unknown arrays in the stored state: {', '.join(sorted(self._left))}")
+
+
+def _check_metric(metric: Any) -> None:
+    if metric not in METRICS:
+        raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
 
 
 def check_int(name: str, value: Any, low: int, high: int) -> int:

@@ -22,6 +22,7 @@ from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, St
 from .layout import Layout, Tables
 from .linalg import Float32, mean_of, principal_axes, product
 from .linear_tables import LinearTables
+from .probe_tables import ProbeTables
 
 
 class BinaryEncoder(Encoder):
@@ -82,6 +83,14 @@ class BinaryEncoder(Encoder):
         if distance == "asymmetric":
             return self._linear.of(queries, metric)
         return super()._checked_tables(queries, metric, distance)
+
+    def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
+        return self._probes.of(queries, metric)
+
+    @cached_property
+    def _probes(self) -> ProbeTables:
+        """By the distance to the planes themselves: sizes would prefer bits of weak directions, and find less."""
+        return ProbeTables(self._mean, self._rotation, np.ones(self.bits, np.float32), 2)
 
     @cached_property
     def _linear(self) -> LinearTables:

@@ -27,12 +27,13 @@ from ..errors import ParameterError, StateError
 from ..vectors import BLOCK_ROWS, Vectors
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import MARGIN_SHARES, Layout, Tables, field_bits
-from .linalg import mean_of, principal_axes, product
+from .linalg import mean_of, principal_axes, product, ridge, squares
 from .linear_tables import LinearTables
 from .lsq_codes import BitCoder, LevelCoder, PublishedCoder, coded_values, make_coder
 from .lsq_head import AMONG, QUERIES, learn_head
 from .lsq_scalar import RowScalar
 from .lsq_training import Budget, train_by_search, train_published
+from .probe_tables import ProbeTables
 from .registry import register_encoder
 
 Scalar = Literal["learned", "norm"]
@@ -338,3 +339,22 @@ class LSQ(Encoder):
     def _linear(self) -> LinearTables:
         told, steps = self._scalar.tables() if self.scalar else (None, None)
         return LinearTables(self._mean, self._rows @ self._axes, self.levels, told=told, steps=steps)
+
+    def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
+        return self._probes.of(queries, metric)
+
+    @cached_property
+    def _probes(self) -> ProbeTables:
+        """By W, which makes published codes: asymmetric tables weigh with V, and have other bits than the query.
+
+        Codes that are searched for have no W. The linear guess of least mean square error at theirs is
+        (VVᵀ + σ²I)⁻¹V = V(VᵀV + σ²I)⁻¹, σ² what a code leaves of each dimension.
+        """
+        if self.refine:
+            wide = self._rows.astype(np.float64)
+            estimate = ridge(wide.T @ wide, wide.T, self._noise).T
+        else:
+            estimate = self._start
+        scalar_levels = 1 << self.scalar_bits if self.scalar else 0
+        sizes = squares(self._rows)
+        return ProbeTables(self._mean, estimate @ self._axes, sizes, self.levels, scalar_levels=scalar_levels)
