@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +22,7 @@ from . import subset as subsets
 from .batch import Batch
 from .coder import Coder
 from .encoders import Encoder, make_encoder
-from .encoders.base import Distance, Metric, check_int
+from .encoders.base import Metric
 from .encoders.base import Progress as FitProgress
 from .errors import (
     ClosedError,
@@ -34,8 +35,10 @@ from .errors import (
     StorageError,
     UnknownIdError,
 )
+from .explanation import Explanation
 from .ids import Ids, check_once, is_one, once, read_ids
 from .matches import Matches
+from .request import Asked, Ranking, Request, Strategy
 from .settings import (
     Path,
     check_wait,
@@ -53,7 +56,7 @@ from .storage.records import REMEDY
 from .storage.store import Store
 from .storage.writer import Writer
 from .stored import unsound, vectors_of
-from .subset import Asked, MultiIndex, check_subset
+from .subset import MultiIndex, SubsetLike, check_subset
 from .vectors import as_array, open_rows, read_rows
 
 if TYPE_CHECKING:
@@ -91,7 +94,7 @@ class Index:
         keep_vectors: Kept | None = None,
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
-        subset: Asked = None,
+        subset: SubsetLike = None,
         **parameters: Any,
     ) -> None:
         """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
@@ -112,7 +115,7 @@ class Index:
         keep_vectors: Kept | None = None,
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
-        subset: Asked = None,
+        subset: SubsetLike = None,
         wait: Wait = True,
         **parameters: Any,
     ) -> Self:
@@ -292,10 +295,12 @@ class Index:
         queries: ArrayLike,
         k: int = 10,
         *,
-        strategy: Literal["auto", "scan", "subset"] = "auto",
-        distance: Literal["auto", "symmetric", "asymmetric"] = "auto",
+        strategy: Strategy = "auto",
+        distance: Ranking = "auto",
         rerank: int = 0,
         filter: Any = None,
+        probes: int | None = None,
+        candidates: int | None = None,
         progressive: bool = True,
         threads: int | None = None,
     ) -> Matches:
@@ -308,37 +313,56 @@ class Index:
         has learned that it pays, a row whose first bytes are far is not read further. ``threads`` (all processors
         by default) never changes an answer. Smaller distances are nearer; equal ones come by id.
 
+        ``strategy``: "scan" reads all codes; "subset" what the multi-index returns: the rows of the ``probes``
+        buckets nearest to the query, of all tables together; of these the ``candidates`` that are in most of them
+        are ranked by distance. ``distance="score"`` ranks by the number of tables that return a row, as section 3.2
+        of the paper does, and gives the number of those that do not; ties come by the code's distance. "auto" scans
+        small indexes, and those that have no multi-index. :meth:`explain` tells what was done.
+
         >>> index = Index(dim=2)
         >>> _ = index.add([[0, 0], [1, 0], [5, 5]], ids=[10, 20, 30])
         >>> index.search([1, 0], k=2, filter=[10, 30])
         Matches(ids=array([10, 30]), distances=array([ 1., 41.], dtype=float32))
         """
-        k = check_int("k", k, 1, 1 << 31)
-        rerank = check_int("rerank", rerank, 0, 1 << 31)
-        if strategy not in ("auto", "scan", "subset"):
-            raise ParameterError(f"strategy={strategy!r}: auto, scan or subset is needed")
-        if strategy == "subset":
-            raise ParameterError("strategy='subset': this index has no subset structure; 'scan' reads all codes")
-        if distance not in ("auto", "symmetric", "asymmetric"):
-            raise ParameterError(f"distance={distance!r}: auto, symmetric or asymmetric is needed")
-        if not isinstance(progressive, bool | np.bool_):
-            raise ParameterError(f"progressive={progressive!r}: True or False is needed")
+        asked = Asked(k, strategy, distance, rerank, probes, candidates, progressive, threads)
+        return self._search(queries, asked, filter)[0]
+
+    def explain(self, query: ArrayLike, k: int = 10, *, filter: Any = None, **search: Any) -> Explanation:
+        """Do what :meth:`search` with the same arguments would, and tell how: strategy, why, what was read.
+
+        >>> import numpy as np
+        >>> vectors = np.random.default_rng(0).standard_normal((1000, 16))
+        >>> index = Index(dim=16, encoder="itq", bits=16, subset="multi-index").train(vectors)
+        >>> _ = index.add(vectors)
+        >>> index.merge()
+        >>> told = index.explain(vectors[0], k=3, strategy="subset", probes=4)
+        >>> told.strategy, told.tables, told.probes
+        ('subset', 3, 4)
+        """
+        found, strategy, why, request, bits = self._search(query, Asked(k, **search), filter, counting=True)
+        used = bits if strategy == "subset" else ()
+        return Explanation(strategy, why, len(used), max(used, default=0), **asdict(request.trace), matches=found)
+
+    def _search(
+        self, queries: ArrayLike, asked: Asked, filter: Any, *, counting: bool = False
+    ) -> tuple[Matches, str, str, Request, tuple[int, ...]]:
         vectors = as_array(queries, what="queries")
         single = len(vectors.shape) == 1
         rows = open_rows(vectors[None] if single else vectors, self.dim, what="queries")
         checked = read_rows(rows, what="queries")
-        if len(checked) * k > _MAX_ANSWERS:
-            raise ParameterError(f"k={k} for {len(checked)} queries: more than {_MAX_ANSWERS:,} answers; ask in parts")
+        if len(checked) * asked.k > _MAX_ANSWERS:
+            raise ParameterError(
+                f"k={asked.k} for {len(checked)} queries: more than {_MAX_ANSWERS:,} answers; ask in parts"
+            )
         allowed = None if filter is None else read_ids(filter, self._options.ids, known=True)
         with self._reader() as reader:
-            coder = self._coder(reader)
-            offered = coder.encoder.distances(self.metric)
-            if not coder.layout.floats and distance not in ("auto", *offered):
-                raise ParameterError(f"distance={distance!r}: {coder.encoder} has {' and '.join(offered)} only")
-            wanted: Distance = offered[0] if distance == "auto" else distance
-            request = searcher.Request(checked, k, wanted, rerank, thread_count(threads), bool(progressive), allowed)
-            found = searcher.search(Store(reader, self._options), coder, request)
-        return Matches(found.ids[0], found.distances[0]) if single else found
+            store, coder = Store(reader, self._options), self._coder(reader)
+            subset = read_subset(reader)
+            request = asked.request(coder, checked, allowed, subset=subset is not None, counting=counting)
+            found, strategy, why = searcher.search(store, coder, request)
+        if single:
+            found = Matches(found.ids[0], found.distances[0])
+        return found, strategy, why, request, subset.widths if subset else ()
 
     # -- changing -----------------------------------------------------------------------------
 
@@ -463,7 +487,7 @@ class Index:
             training.retrain(writer, self._options, self._coder(writer), made, rows, progress, thread_count(threads))
         return self
 
-    def set_subset(self, subset: Asked, *, progress: loader.Progress | None = None) -> Self:
+    def set_subset(self, subset: SubsetLike, *, progress: loader.Progress | None = None) -> Self:
         """Add, change or remove (None) the subset structure; lists are made from the stored codes.
 
         ``subset`` as in :meth:`create`. Others go on reading, and writing when it is done; what is not listed yet is

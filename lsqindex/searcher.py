@@ -1,59 +1,49 @@
-"""One search in one snapshot: which rows, their distances, the nearest, their ids."""
+"""One search in one snapshot: which strategy, which rows, their distances, the nearest, their ids."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _records
+from . import by_lists, by_scan
 from .coder import Coder
-from .encoders.base import Distance
 from .encoders.layout import Tables
 from .matches import Matches
+from .request import Request, choose
 from .search import exact, rerank, scan, topk
-from .storage import deleted
 from .storage.columns import RowNumbers
-from .storage.records import HEADER_SIZE
+from .storage.meta import read_subset
 from .storage.store import Store
 from .vectors import Vectors
 
 #: Queries against vectors are taken in groups whose distances to all rows fit into about so many bytes.
 _GROUP_BYTES = 64 << 20
 
-#: Where a filter lets through at least one row of so many, all are scanned and the others skipped.
-_SCAN_SHARE = 16
 
-
-@dataclass(frozen=True)
-class Request:
-    """What to search for; checked."""
-
-    queries: Vectors
-    k: int
-    distance: Distance
-    rerank: int
-    threads: int = 1
-    #: Whether the head of codes may be read first, where that serves.
-    progressive: bool = True
-    #: Only rows of these ids; None for all.
-    ids: Any = None
-
-
-def search(store: Store, coder: Coder, request: Request) -> Matches:
-    """The k nearest of each query, shape (nq, k)."""
+def search(store: Store, coder: Coder, request: Request) -> tuple[Matches, str, str]:
+    """The k nearest of each query, shape (nq, k); the strategy that found them, and why."""
     rows = None if request.ids is None else _rows_of(store, request.ids)
+    strategy, why = choose(
+        request,
+        coder,
+        listed=store.state.listed if read_subset(store.source) else None,
+        few=rows is not None and by_scan.few(store, rows),
+    )
     if coder.layout.floats and rows is None:
         rows = store.living()
     if not len(request.queries) or not store.state.count or (rows is not None and not len(rows)):
-        return _padded(np.zeros(len(request.queries), np.int64), np.empty(0, np.float32), _no_ids(store), request.k)
+        nothing = np.zeros(len(request.queries), np.int64), np.empty(0, np.float32), _no_ids(store)
+        return _padded(*nothing, request.k), strategy, why
     if coder.layout.floats:
         assert rows is not None
-        return _search_vectors(store, coder, request, rows)
-    return _search_codes(store, coder, request, rows)
+        return _search_vectors(store, coder, request, rows), strategy, why
+    wide = min(max(request.k, request.rerank), store.state.count)
+    tables = coder.encoder._checked_tables(request.queries, coder.metric, request.distance)
+    found = (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, tables, rows, wide)
+    return found, strategy, why
 
 
 def _rows_of(store: Store, ids: Any) -> RowNumbers:
@@ -61,12 +51,15 @@ def _rows_of(store: Store, ids: Any) -> RowNumbers:
     return np.unique(found[found >= 0]).astype(np.uint32)
 
 
-def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers | None) -> Matches:
-    wide = min(max(request.k, request.rerank), store.state.count)
-    tables = coder.encoder._checked_tables(request.queries, coder.metric, request.distance)
-    counts, near, distances, ids = _nearest(store, coder, request, tables, rows, wide)
+# -- distance estimation --------------------------------------------------------------------------
+
+
+def _by_scan(
+    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, wide: int
+) -> Matches:
+    counts, near, distances, ids = _nearest(store, by_scan.find(store, coder, request, tables, rows, wide), wide)
     if request.rerank:
-        better = _again(store, coder, request, counts, near)
+        better = _again(store, coder, request, request.queries, counts, near)
         distances = distances if better is None else better
         counts, places = topk.order(counts, distances, ids, request.k)
         distances, ids = distances[places], _take(ids, places)
@@ -74,110 +67,85 @@ def _search_codes(store: Store, coder: Coder, request: Request, rows: RowNumbers
 
 
 def _nearest(
-    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, k: int
+    store: Store, parts: Iterable[scan.Found], k: int
 ) -> tuple[NDArray[np.int64], RowNumbers, NDArray[np.float32], Any]:
     """(how many, rows, distances, ids) of the nearest by their codes, in order."""
-    parts = []
-    for found in _by_codes(store, coder, request, tables, rows, k):
+    ordered = []
+    for found in parts:
         ids = store.ids_of(found.rows)
         counts, places = topk.order(found.counts, found.distances, ids, k)
-        parts.append((counts, found.rows[places], found.distances[places], _take(ids, places)))
-    if len(parts) == 1:
-        return parts[0]
-    counts, near, distances = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    names = [part[3] for part in parts]
+        ordered.append((counts, found.rows[places], found.distances[places], _take(ids, places)))
+    if len(ordered) == 1:
+        return ordered[0]
+    counts, near, distances = (np.concatenate([part[i] for part in ordered]) for i in range(3))
+    names = [part[3] for part in ordered]
     if isinstance(names[0], list):
         return counts, near, distances, [name for some in names for name in some]
     return counts, near, distances, np.concatenate(names)
 
 
-def _by_codes(
-    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, k: int
-) -> Iterable[scan.Found]:
-    asymmetric = request.distance == "asymmetric"
-    nibbles = scan.by_nibbles(coder.layout, asymmetric=asymmetric)
-    count = store.state.count if rows is None else len(rows)
-    if count * _SCAN_SHARE < store.state.count:
-        assert rows is not None
-        return _among(store, coder, tables, rows, scan.Search(k, nibbles))
-    z = None
-    if request.progressive and asymmetric:
-        z = scan.margin(coder.layout, store.state.head, k, count)
-    search = scan.Search(k, nibbles, z, None if rows is None else _bits(rows))
-    return scan.nearest(_codes(store, coder), tables, search, threads=request.threads)
+# -- subset indexing ------------------------------------------------------------------------------
 
 
-def _bits(rows: RowNumbers) -> NDArray[np.uint8]:
-    """A bit for each row up to the last of ``rows``, which ascend."""
-    bits = np.zeros(int(rows[-1]) // 8 + 1, np.uint8)
-    for bit in range(8):
-        bits[rows[rows % 8 == bit] // 8] |= 1 << bit
-    return bits
+def _by_lists(
+    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, wide: int
+) -> Matches:
+    found = by_lists.find(store, coder, request, tables, rows, wide)
+    parts = [_ranked(store, coder, request, queries, candidates, wide) for queries, candidates in found]
+    return Matches(np.concatenate([part.ids for part in parts]), np.concatenate([part.distances for part in parts]))
 
 
-def _codes(store: Store, coder: Coder) -> scan.Codes:
-    """All codes, verified, where they lie; found once for a snapshot."""
-    env, txn = store.source.env, (store.state.txn, store.source.env.moved)
-    known = env.columns.get(scan.Codes)
-    if known and store.source.clean and known[0] == txn:
-        found: scan.Codes = known[1]
-        return found
-    codes = store.codes()
-    codes.touch_all()
-    bits = deleted.addresses(store.source)
-    found = _codes_at(codes.starts, codes.counts, codes.addresses, store, coder, bits)
-    if store.source.clean:
-        env.columns[scan.Codes] = txn, found
-    return found
+def _ranked(
+    store: Store, coder: Coder, request: Request, queries: Vectors, found: by_lists.Candidates, wide: int
+) -> Matches:
+    counts, near, distances = found.counts, found.rows, found.distances
+    if distances is not None:
+        # The best by their codes; by score first, where that is the ranking.
+        ids = store.ids_of(near)
+        if found.missing is None:
+            counts, places = topk.order(counts, distances, ids, wide)
+        else:
+            _, by_code = topk.order(counts, distances, ids, len(near))
+            counts, best = topk.order(counts, found.missing[by_code], np.arange(len(near)), wide)
+            places, distances = by_code[best], found.missing
+        if not request.rerank:
+            return _padded(counts, distances[places], _take(ids, places), request.k)
+        near, distances = near[places], distances[places]
+    better = _again(store, coder, request, queries, counts, near)
+    distances = distances if better is None else better
+    assert distances is not None
+    ids = store.ids_of(near)
+    counts, places = topk.order(counts, distances, ids, request.k)
+    return _padded(counts, distances[places], _take(ids, places), request.k)
 
 
-def _codes_at(
-    starts: RowNumbers,
-    counts: RowNumbers,
-    addresses: NDArray[np.uint64],
-    store: Store,
-    coder: Coder,
-    bits: NDArray[np.uint64],
-) -> scan.Codes:
-    layout, state = coder.layout, store.state
-    fields = (layout.starts, layout.bit_starts, layout.level_counts)
-    return scan.Codes(starts, counts, addresses, state.code_size, state.head, *fields, bits, deleted.SEGMENT_ROWS)
-
-
-def _among(store: Store, coder: Coder, tables: Tables, rows: RowNumbers, search: scan.Search) -> Iterator[scan.Found]:
-    """The nearest of some rows only: their codes are copied together and scanned as all would be."""
-    codes = store.codes()
-    record = np.frombuffer(codes.column.encode(0, codes.gather(rows)), np.uint8)
-    address = np.array([_records.address(record) + HEADER_SIZE], np.uint64)
-    counts = np.array([len(rows)], np.uint32)
-    here = _codes_at(np.zeros(1, np.uint32), counts, address, store, coder, np.empty(0, np.uint64))
-    for found in scan.nearest(here, tables, search):
-        yield scan.Found(found.counts, rows[found.rows], found.distances)
+# -- ranking again --------------------------------------------------------------------------------
 
 
 def _again(
-    store: Store, coder: Coder, request: Request, found: NDArray[np.int64], rows: RowNumbers
+    store: Store, coder: Coder, request: Request, queries: Vectors, found: NDArray[np.int64], rows: RowNumbers
 ) -> NDArray[np.float32] | None:
     """Better distances of the rows ``found`` for each query: exact where vectors are kept, asymmetric where not.
 
     None where there are none better.
     """
-    kind = store.options.keep_vectors
+    kind, best = store.options.keep_vectors, coder.encoder.distances(coder.metric)[0]
+    if kind is None and best == request.distance and not request.by_score:
+        return None
+    request.trace.reranked += len(rows)
     if kind:
         vectors = store.vectors()
         vectors.touch(rows)
-        return rerank.distances(vectors, kind, coder.metric, request.queries, found, rows)
-    best = coder.encoder.distances(coder.metric)[0]
-    if best == request.distance:
-        return None
-    tables = coder.encoder._checked_tables(request.queries, coder.metric, best)
+        return rerank.distances(vectors, kind, coder.metric, queries, found, rows)
+    tables = coder.encoder._checked_tables(queries, coder.metric, best)
     nibbles = scan.by_nibbles(coder.layout, asymmetric=best == "asymmetric")
-    return _codes(store, coder).distances(tables.values, tables.bias, nibbles, found, rows)
+    return by_scan.codes_of(store, coder).distances(tables.values, tables.bias, nibbles, found, rows)
 
 
 def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers) -> Matches:
     """Exactly, among vectors that are stored as they are."""
     vectors = coder.decode(store.codes().gather(rows))
+    request.trace.rows += len(rows) * len(request.queries)
     group = max(1, _GROUP_BYTES // (8 * len(rows)))
     parts = []
     for first in range(0, len(request.queries), group):

@@ -43,7 +43,7 @@ class MultiIndex:
 
 
 #: What ``subset`` may be: none, the multi-index as it comes, or one with options.
-Asked = MultiIndex | Literal["multi-index"] | None
+SubsetLike = MultiIndex | Literal["multi-index"] | None
 
 
 def check_subset(subset: Any) -> MultiIndex | None:

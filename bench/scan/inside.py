@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lsqindex import Index, searcher
+from lsqindex import Index, by_scan
 from lsqindex.search import scan
 from lsqindex.storage.rows import Rows
 from lsqindex.storage.store import Store
@@ -33,7 +33,7 @@ def stored_codes(index: Index) -> Iterator[Inside]:
     """All codes of the index where they lie, as long as the context lasts."""
     with index._reader() as reader:
         store = Store(reader, index._options)
-        yield Inside(searcher._codes(store, index._coder(reader)), store.codes())
+        yield Inside(by_scan.codes_of(store, index._coder(reader)), store.codes())
 
 
 def tables_of(index: Index) -> Callable[[Vectors], Any]:

@@ -1,0 +1,266 @@
+"""Candidates by subset indexing: rows that posting lists return, and the fresh rows, which no list has yet.
+
+    probe tables ─▶ the cheapest buckets ─▶ scores ─▶ the best rows ─▶ their distances
+    fresh rows are scanned, and join them
+
+Where vectors are kept and all candidates are to be ranked again, their codes are not looked at: a code that lies
+somewhere in memory costs about as much to read as its vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _multi_index, _records, by_scan
+from .coder import Coder
+from .encoders.layout import Tables
+from .errors import DamagedError
+from .request import Request
+from .search import multi_index, scan
+from .search.multi_index import Lists, Probing
+from .snapshot import once
+from .storage import deleted, lists
+from .storage.columns import CHUNK_ROWS, RowNumbers
+from .storage.postings import SEGMENT_ROWS, UNIT_ROWS
+from .storage.records import REMEDY
+from .storage.store import Store
+from .vectors import Vectors
+
+#: Without ``probes``: so many for each table. Without ``candidates``: so many times what is asked for, and at least
+#: so many.
+PROBES, CANDIDATES, LEAST_CANDIDATES = 32, 4, 256
+
+#: So many queries at a time.
+_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Rows of some queries, in no order."""
+
+    counts: NDArray[np.int64]
+    rows: RowNumbers
+    #: By their codes; None where they are to be ranked by their vectors.
+    distances: NDArray[np.float32] | None
+    #: How many tables did not return them; None unless that is the ranking.
+    missing: NDArray[np.float32] | None = None
+
+
+def find(
+    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, wide: int
+) -> Iterator[tuple[Vectors, Candidates]]:
+    """Candidates for the ``wide`` nearest among ``rows``, or all for None; for some queries after others."""
+    values = coder.encoder._probe_tables(request.queries, coder.metric).values
+    probing = _probing(store, request, rows, wide)
+    ranked = _by_score if request.by_score else _by_distance
+    for first in range(0, len(request.queries), _AT_ONCE):
+        at = slice(first, first + _AT_ONCE)
+        some = replace(request, queries=request.queries[at])
+        own = Tables(tables.values[at], tables.bias[at])
+        search = _Search(store, coder, some, own, values[at], probing, rows, wide)
+        yield some.queries, ranked(search)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """One slice of queries."""
+
+    store: Store
+    coder: Coder
+    request: Request
+    tables: Tables
+    #: Their probe tables.
+    values: NDArray[np.float32]
+    probing: Probing
+    rows: RowNumbers | None
+    wide: int
+
+    def best(self, among: Lists) -> multi_index.Scored:
+        found = multi_index.best(among, self.values, self.probing, threads=self.request.threads)
+        trace, figures = self.request.trace, found.figures.sum(axis=0).tolist()
+        trace.probes += figures[0]
+        trace.postings += figures[1]
+        trace.rows += figures[2]
+        trace.candidates += len(found.rows)
+        return found
+
+    def distances(self, counts: NDArray[np.int64], rows: RowNumbers) -> NDArray[np.float32]:
+        """By the codes."""
+        nibbles = scan.by_nibbles(self.coder.layout, asymmetric=self.request.distance == "asymmetric")
+        codes = by_scan.codes_of(self.store, self.coder)
+        try:
+            return codes.distances(self.tables.values, self.tables.bias, nibbles, counts, rows)
+        except LookupError as error:
+            raise DamagedError(f"posting lists: {error}; {REMEDY}") from error
+
+
+def _probing(store: Store, request: Request, rows: RowNumbers | None, wide: int) -> Probing:
+    tables = len(_found(store).bits)
+    allowed = None if rows is None else by_scan.bits_of(rows)
+    if request.by_score:
+        reach = store.state.count if rows is None else len(rows)
+        probes, wanted = request.probes or tables, wide
+    else:
+        reach = _listed(store, rows)
+        probes = request.probes or PROBES * tables
+        wanted = max(wide, request.candidates or max(LEAST_CANDIDATES, CANDIDATES * wide))
+    least = 0 if request.probes else min(wide, reach)
+    return Probing(probes, wanted, least, not request.by_score, allowed, request.counting)
+
+
+def _listed(store: Store, rows: RowNumbers | None) -> int:
+    """How many rows that may be found are in posting lists."""
+    if rows is not None:
+        return int(np.searchsorted(rows, store.state.listed))
+    return once(store, "living and listed", lambda: int(np.searchsorted(store.living(), store.state.listed)))
+
+
+# -- ranked by distance ---------------------------------------------------------------------------
+
+
+def _by_distance(search: _Search) -> Candidates:
+    """The best by their scores, and the nearest of the fresh."""
+    wanted = search.probing.wanted
+    found, fresh = search.best(_stored_lists(search.store, search.coder)), _fresh(search)
+    lacking = np.flatnonzero(found.counts < search.probing.least)
+    if len(lacking):
+        return _scanned(search, found, lacking)
+    both = partial(_together, found.counts, fresh.counts)
+    counts, rows = found.counts + fresh.counts, both(found.rows, fresh.rows)
+    kept = search.store.options.keep_vectors is not None and search.request.rerank >= wanted
+    if kept and int(found.counts.max(initial=0)) <= 2 * wanted:
+        return Candidates(counts, rows, None)
+    return Candidates(counts, rows, both(search.distances(found.counts, found.rows), fresh.distances))
+
+
+def _scanned(search: _Search, found: multi_index.Scored, lacking: NDArray[np.intp]) -> Candidates:
+    """All by a scan: no reasonable number of buckets holds the rows that some queries lack."""
+    parts = list(by_scan.find(search.store, search.coder, search.request, search.tables, search.rows, search.wide))
+    counts, rows, distances = (np.concatenate(part) for part in zip(*map(_parts, parts), strict=True))
+    return Candidates(counts, rows, distances)
+
+
+def _parts(found: scan.Found) -> tuple[NDArray[np.int64], RowNumbers, NDArray[np.float32]]:
+    return found.counts, found.rows, found.distances
+
+
+def _fresh(search: _Search) -> scan.Found:
+    """The nearest of the rows that no list has yet."""
+    store, state, trace = search.store, search.store.state, search.request.trace
+    nq = len(search.request.queries)
+    if state.listed == state.rows:
+        return scan.Found(np.zeros(nq, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32))
+    codes, bits = once(store, "fresh", lambda: _fresh_codes(store, search.coder))
+    allowed = search.probing.allowed
+    if bits is not None and allowed is not None:
+        size = min(len(bits), len(allowed))
+        bits = bits[:size] & allowed[:size]
+    nibbles = scan.by_nibbles(search.coder.layout, asymmetric=search.request.distance == "asymmetric")
+    wanted = scan.Search(search.wide, nibbles, None, allowed if bits is None else bits)
+    trace.rows += codes.rows * nq
+    trace.fresh += (state.rows - state.listed) * nq
+    trace.chunks += -(-codes.rows // CHUNK_ROWS) * nq
+    parts = [_parts(found) for found in scan.nearest(codes, search.tables, wanted, threads=search.request.threads)]
+    return scan.Found(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+def _fresh_codes(store: Store, coder: Coder) -> tuple[scan.Codes, NDArray[np.uint8] | None]:
+    """The records that hold fresh rows; and, where the first of them holds others, too, a bit for each fresh row."""
+    codes, listed = store.codes(), store.state.listed
+    first = int(np.searchsorted(codes.starts.astype(np.int64) + codes.counts, listed, side="right"))
+    codes.touch_all()
+    here = (codes.starts[first:].copy(), codes.counts[first:].copy(), codes.addresses[first:].copy())
+    found = by_scan.codes_at(*here, store, coder, deleted.addresses(store.source))
+    if not len(here[0]) or int(here[0][0]) >= listed:
+        return found, None
+    return found, by_scan.bits_of(np.arange(listed, store.state.rows, dtype=np.uint32))
+
+
+# -- ranked by score, as in the paper -------------------------------------------------------------
+
+
+def _by_score(search: _Search) -> Candidates:
+    """The best scores; where no number of buckets gives enough rows, the nearest of the others follow."""
+    found = search.best(once(search.store, "all lists", lambda: _all_lists(search.store, search.coder))[0])
+    tables = len(_found(search.store).bits)
+    counts, rows = found.counts, found.rows
+    missing = (tables - found.scores.astype(np.int64)).astype(np.float32)
+    if (counts < search.probing.least).any():
+        others = _scanned(search, found, np.flatnonzero(counts < search.probing.least))
+        own = np.repeat(np.arange(len(counts)), counts) << 32 | rows
+        new = ~np.isin(np.repeat(np.arange(len(others.counts)), others.counts) << 32 | others.rows, own)
+        extra = np.add.reduceat(np.append(new, False), np.cumsum(others.counts) - others.counts) * (others.counts > 0)
+        both = partial(_together, counts, extra.astype(np.int64))
+        missing = both(missing, np.full(int(new.sum()), tables, np.float32))
+        counts, rows = counts + extra, both(rows, others.rows[new])
+    return Candidates(counts, rows, search.distances(counts, rows), missing)
+
+
+def _all_lists(store: Store, coder: Coder) -> tuple[Lists, list[NDArray[np.uint8]]]:
+    """Posting lists of all rows, those of the fresh ones made here; and what holds these."""
+    stored, state, codes = _found(store), store.state, store.codes()
+    codes.touch_all()
+    column = (codes.starts, codes.counts, codes.addresses, state.code_size, state.head)
+    begin = stored.listed if stored.listed % UNIT_ROWS == 0 else stored.listed // UNIT_ROWS * UNIT_ROWS
+    kept = int(np.searchsorted(stored.firsts, begin))
+    firsts, spans, counts = [stored.firsts[:kept]], [stored.spans[:kept]], [stored.counts[:kept]]
+    addresses = [stored.addresses[:kept]]
+    payloads: list[NDArray[np.uint8]] = []
+    while begin < state.rows:
+        end = min(state.rows, (begin // SEGMENT_ROWS + 1) * SEGMENT_ROWS)
+        made = [
+            _multi_index.build(*column, int(bit), int(bits), begin, end)
+            for bit, bits in zip(stored.first_bits, stored.bits, strict=True)
+        ]
+        payloads += [payload for _, payload in made]
+        firsts.append(np.array([begin], np.uint32))
+        spans.append(np.array([end - begin], np.uint32))
+        counts.append(np.array([made[0][0]], np.uint32))
+        addresses.append(np.array([[_records.address(payload) for _, payload in made]], np.uint64))
+        begin = end
+    everything = replace(
+        stored,
+        firsts=np.concatenate(firsts),
+        counts=np.concatenate(counts),
+        spans=np.concatenate(spans),
+        addresses=np.concatenate(addresses),
+        listed=state.rows,
+    )
+    return _lists(everything, store, coder), payloads
+
+
+# -- posting lists --------------------------------------------------------------------------------
+
+
+def _stored_lists(store: Store, coder: Coder) -> Lists:
+    return once(store, Lists, lambda: _lists(_found(store), store, coder))
+
+
+def _found(store: Store) -> lists.Lists:
+    found = store.lists()
+    assert found is not None, "the strategy is a scan where there are no tables"
+    return found
+
+
+def _lists(stored: lists.Lists, store: Store, coder: Coder) -> Lists:
+    chunks = np.zeros(-(-store.state.rows // CHUNK_ROWS), np.uint8)
+    chunks[store.codes().starts // CHUNK_ROWS] = 1
+    bits = deleted.addresses(store.source)
+    return multi_index.lists_of(stored, coder.layout, bits, chunks, segment_rows=SEGMENT_ROWS, chunk_rows=CHUNK_ROWS)
+
+
+def _together(
+    first: NDArray[np.int64], second: NDArray[np.int64], values: NDArray[Any], others: NDArray[Any]
+) -> NDArray[Any]:
+    """What two sources have for each query, one after the other; they have so many of each (``first``, ``second``)."""
+    if not len(others):
+        return values
+    queries = np.arange(len(first))
+    order = np.argsort(np.concatenate([np.repeat(queries, first), np.repeat(queries, second)]), kind="stable")
+    return np.concatenate([values, others])[order]

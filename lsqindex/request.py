@@ -1,0 +1,138 @@
+"""What a search is asked for, checked; and which strategy answers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from .coder import Coder
+from .encoders.base import Distance, check_int
+from .errors import ParameterError
+from .explanation import Trace
+from .settings import thread_count
+from .vectors import Vectors
+
+Strategy = Literal["auto", "scan", "subset"]
+#: How rows are ranked: by one of two distances of their codes, or by the score of the multi-index.
+Ranking = Literal["auto", "symmetric", "asymmetric", "score"]
+
+#: A multi-index of fewer rows is not used unless it is asked for: a scan of them is as fast, and misses nothing.
+AUTO_ROWS = 1 << 19
+
+_MOST = 1 << 31
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments of a search but for queries and filter; checked when it is made."""
+
+    k: int = 10
+    strategy: Strategy = "auto"
+    distance: Ranking = "auto"
+    rerank: int = 0
+    probes: int | None = None
+    candidates: int | None = None
+    progressive: bool = True
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        check_int("k", self.k, 1, _MOST)
+        check_int("rerank", self.rerank, 0, _MOST)
+        if self.strategy not in ("auto", "scan", "subset"):
+            raise ParameterError(f"strategy={self.strategy!r}: auto, scan or subset is needed")
+        if self.distance not in ("auto", "symmetric", "asymmetric", "score"):
+            raise ParameterError(f"distance={self.distance!r}: auto, symmetric, asymmetric or score is needed")
+        for name in ("probes", "candidates"):
+            number = getattr(self, name)
+            if number is not None:
+                check_int(name, number, 1, _MOST)
+        if not isinstance(self.progressive, bool | np.bool_):
+            raise ParameterError(f"progressive={self.progressive!r}: True or False is needed")
+        thread_count(self.threads)
+        if self.strategy == "scan" and self.of_subset:
+            raise ParameterError(f"strategy='scan': it reads all codes, and {self.of_subset}")
+        if self.candidates is not None and self.distance == "score":
+            raise ParameterError("candidates: with distance='score' the best scores are the answer; leave it away")
+
+    @property
+    def of_subset(self) -> str:
+        """What was asked for that only a subset structure can do; empty if nothing."""
+        if self.strategy == "subset":
+            return "strategy='subset' is of a subset structure"
+        if self.distance == "score":
+            return "distance='score' is of the multi-index"
+        given = [name for name in ("probes", "candidates") if getattr(self, name) is not None]
+        return f"{' and '.join(given)} are of the multi-index" if given else ""
+
+    def request(self, coder: Coder, queries: Vectors, ids: Any, *, subset: bool, counting: bool) -> Request:
+        """For queries, and an index that stores codes by ``coder``."""
+        if self.of_subset and not subset:
+            raise ParameterError(
+                f"{self.of_subset}, and this index has none: set_subset('multi-index') adds one, and "
+                "strategy='scan' needs none"
+            )
+        offered = coder.encoder.distances(coder.metric)
+        if not coder.layout.floats and self.distance not in ("auto", "score", *offered):
+            raise ParameterError(f"distance={self.distance!r}: {coder.encoder} has {' and '.join(offered)} only")
+        distance: Distance = offered[0] if self.distance == "auto" or self.distance == "score" else self.distance
+        return Request(
+            queries,
+            int(self.k),
+            distance,
+            int(self.rerank),
+            thread_count(self.threads),
+            bool(self.progressive),
+            ids,
+            self.strategy,
+            self.probes,
+            self.candidates,
+            self.distance == "score",
+            counting=counting,
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to search for in one snapshot."""
+
+    queries: Vectors
+    k: int
+    distance: Distance
+    rerank: int
+    threads: int = 1
+    #: Whether the head of codes may be read first, where that serves.
+    progressive: bool = True
+    #: Only rows of these ids; None for all.
+    ids: Any = None
+    strategy: Strategy = "auto"
+    #: Of the multi-index: buckets to look into, rows to rank by distance; None: as many as serve.
+    probes: int | None = None
+    candidates: int | None = None
+    #: Rank by the score alone, as the paper does.
+    by_score: bool = False
+    #: What is counted on the way, and whether that may cost time.
+    trace: Trace = field(default_factory=Trace)
+    counting: bool = False
+
+
+def choose(request: Request, coder: Coder, *, listed: int | None, few: bool) -> tuple[str, str]:
+    """The strategy, and why. ``listed``: rows in posting lists, None without a multi-index; ``few``: by a filter."""
+    if not coder.trained:
+        return "scan", "the index is not trained: vectors are stored as they are and compared exactly"
+    if coder.layout.floats:
+        return "scan", f"{coder.encoder.name} stores vectors as they are: they are compared exactly"
+    if request.strategy == "scan":
+        return "scan", "it was asked for"
+    if few and not request.by_score:
+        return "scan", "the filter leaves few rows: their codes alone are scanned"
+    if listed is None:
+        return "scan", "the index has no subset structure"
+    if request.strategy == "subset":
+        return "subset", "it was asked for"
+    if request.by_score or request.probes is not None or request.candidates is not None:
+        return "subset", "what was asked for is of the multi-index"
+    if listed < AUTO_ROWS:
+        return "scan", f"{listed:,} rows are in posting lists; below {AUTO_ROWS:,} a scan is as fast and misses nothing"
+    return "subset", f"{listed:,} rows are in posting lists"
