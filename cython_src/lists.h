@@ -2,9 +2,9 @@
  *
  * A block is a run of at most LSQ_SPAN rows. The lists of one of its tables are one payload:
  *
- *     starts   uint16, 2^d + 1 of them, d = min(bits, 12): where the rows begin whose bucket's upper d bits are i (a bin)
+ *     starts   uint16, 2^d + 1 of them, d = min(bits, 14): where the rows begin whose bucket's upper d bits are i (a bin)
  *     rows     uint16, one a row of the block, counted from its first: by bucket, and within a bucket rising
- *     low      uint8, one a row, where bits > 12: the lower bits − 12 bits of its bucket
+ *     low      uint8, one a row, where bits > 14: the lower bits − 14 bits of its bucket
  *
  * So a table of more bits costs a byte a row, and not a start for each of a million buckets that are mostly empty.
  * Payloads lie in LMDB's map, at any address.
@@ -14,7 +14,7 @@
 
 #include "codes.h"
 
-enum { LSQ_SPAN = 65024, LSQ_DIRECTORY_BITS = 12, LSQ_TABLE_BITS = 20 };
+enum { LSQ_SPAN = 65024, LSQ_DIRECTORY_BITS = 14, LSQ_TABLE_BITS = 20 };
 
 LSQ_INLINE int lsq_directory_bits(int bits) { return bits < LSQ_DIRECTORY_BITS ? bits : LSQ_DIRECTORY_BITS; }
 LSQ_INLINE int64_t lsq_bins(int bits) { return (int64_t)1 << lsq_directory_bits(bits); }
@@ -27,11 +27,13 @@ LSQ_INLINE int64_t lsq_list_size(int bits, int64_t count) {
 LSQ_INLINE uint32_t lsq_list_start(const uint8_t *list, int64_t bin) { return lsq_load16(list + 2 * bin); }
 LSQ_INLINE const uint8_t *lsq_list_rows(const uint8_t *list, int bits) { return list + 2 * (lsq_bins(bits) + 1); }
 
-/* How many of `n` rising bytes are below `limit`. Halves without a branch. */
+/* How many of `n` rising bytes are below `limit`. Halves without a branch, and counts what is left. */
 LSQ_INLINE uint32_t lsq_below(const uint8_t *bytes, uint32_t n, uint32_t limit) {
     const uint8_t *first = bytes;
-    for (; n > 1; n -= n / 2) first += first[n / 2 - 1] < limit ? n / 2 : 0;
-    return (uint32_t)(first - bytes) + (n == 1 && *first < limit);
+    uint32_t count = 0;
+    for (; n > 32; n -= n / 2) first += first[n / 2 - 1] < limit ? n / 2 : 0;
+    for (uint32_t i = 0; i < n; i++) count += first[i] < limit;
+    return (uint32_t)(first - bytes) + count;
 }
 
 LSQ_INLINE int64_t lsq_bin(int bits, uint32_t bucket) { return bucket >> (bits - lsq_directory_bits(bits)); }
@@ -130,13 +132,15 @@ static int lsq_list_sound(const uint8_t *list, int64_t size, int bits, uint32_t 
     if (bits < 1 || bits > LSQ_TABLE_BITS || count > span || span > LSQ_SPAN || size != lsq_list_size(bits, count)) return 0;
     const uint8_t *rows = lsq_list_rows(list, bits), *low = bits > LSQ_DIRECTORY_BITS ? rows + 2 * (int64_t)count : 0;
     uint32_t limit = bits > LSQ_DIRECTORY_BITS ? 1u << (bits - LSQ_DIRECTORY_BITS) : 1;
+    uint64_t seen[(LSQ_SPAN + 63) / 64] = {0};
     if (lsq_list_start(list, 0) != 0 || lsq_list_start(list, lsq_bins(bits)) != count) return 0;
     for (int64_t bin = 0; bin < lsq_bins(bits); bin++) {
         uint32_t from = lsq_list_start(list, bin), to = lsq_list_start(list, bin + 1);
         if (from > to || to > count) return 0;
         for (uint32_t i = from; i < to; i++) {
             uint32_t row = lsq_load16(rows + 2 * (int64_t)i), lower = low ? low[i] : 0;
-            if (row >= span || lower >= limit) return 0;
+            if (row >= span || lower >= limit || seen[row >> 6] >> (row & 63) & 1) return 0;
+            seen[row >> 6] |= (uint64_t)1 << (row & 63);
             if (i == from) continue;
             uint32_t earlier = low ? low[i - 1] : 0;
             if (lower < earlier || (lower == earlier && row <= lsq_load16(rows + 2 * (int64_t)(i - 1)))) return 0;

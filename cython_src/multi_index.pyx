@@ -217,6 +217,8 @@ cdef class Lists:
         cdef int64_t[:, ::1] numbers = figures
         cdef lsq_best *everything = _nothing()
         if everything is NULL or not lsq_scorer_begin(&scorer, &lists, &self.fields, wanted):
+            if everything is not NULL:
+                lsq_scorer_free(&scorer)
             free(everything)
             raise MemoryError("lists: no memory for scores")
         scorer.counting = counting
@@ -253,7 +255,10 @@ cdef class Lists:
         cdef bint fine
         cdef int level = _kernels.simd_level_number()
         self._check(values.shape[0])
+        if probes < 1:
+            raise ValueError("lists: sizes do not fit")
         if not lsq_scorer_begin(&scorer, &self.lists, &self.fields, 1):
+            lsq_scorer_free(&scorer)
             raise MemoryError("lists: no memory for scores")
         with nogil:
             lsq_probes_begin(&scorer.probes, &values[0])

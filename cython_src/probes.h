@@ -1,8 +1,9 @@
 /* Which buckets to look into: the cheapest of all tables together, by how far their values are from the query.
  *
  * The cost of a bucket is the sum of what its values cost more than the nearest ones of their fields, in whole numbers
- * (LSQ_COST for the costliest value of the query), so that sums are exact whatever their order. Equal ones are taken by
- * table, then by number.
+ * (LSQ_COST for the costliest value of the query), so that sums are exact whatever their order. Only the first nearest
+ * value of a field costs nothing, so each table has one bucket that does: the query's own. Equal ones are taken by table,
+ * then by number.
  *
  * A table has millions of buckets at worst, so these are not looked at one by one. How many cost how much is counted
  * roughly, as coins are: a bit that costs c adds the counts of all sums without it, c further on. That tells a limit;
@@ -63,9 +64,12 @@ static void lsq_probes_begin(lsq_probes *p, const float *values) {
     for (int64_t f = first; f < last; f++) {
         const float *v = values + p->fields->starts[f];
         uint32_t *c = p->costs + p->fields->starts[f];
-        float least = v[0];
-        for (int64_t l = 1; l < p->fields->levels[f]; l++) least = v[l] < least ? v[l] : least;
-        for (int64_t l = 0; l < p->fields->levels[f]; l++) c[l] = (uint32_t)(((double)v[l] - (double)least) * scale + 0.5);
+        int64_t own = 0;
+        for (int64_t l = 1; l < p->fields->levels[f]; l++) own = v[l] < v[own] ? l : own;
+        for (int64_t l = 0; l < p->fields->levels[f]; l++) {
+            uint32_t cost = (uint32_t)(((double)v[l] - (double)v[own]) * scale + 0.5);
+            c[l] = l == own ? 0 : cost ? cost : 1;
+        }
     }
     for (int64_t t = 0; t < p->count; t++) {
         const lsq_table *table = p->tables + t;

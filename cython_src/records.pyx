@@ -143,20 +143,20 @@ def gather(const uint32_t[::1] starts not None, const uint32_t[::1] counts not N
 
 def touched(const uint32_t[::1] starts not None, const uint8_t[::1] verified not None, const uint32_t[::1] rows not None):
     """Whether the records that would hold ``rows``, by where they start, have all been verified."""
-    cdef int64_t n = rows.shape[0], records = starts.shape[0], i, low, high, middle
-    cdef bint fine = True
+    cdef int64_t n = rows.shape[0], records = starts.shape[0], i, at, left, half
+    cdef bint fine = records > 0 or n == 0
     if verified.shape[0] != records:
         raise ValueError("touched: shapes do not fit")
     with nogil:
-        for i in range(n):
-            low, high = 0, records
-            while low < high:
-                middle = (low + high) // 2
-                if starts[middle] <= rows[i]:
-                    low = middle + 1
-                else:
-                    high = middle
-            fine = fine and low > 0 and verified[low - 1]
+        for i in range(n if fine else 0):
+            # Halved without a branch, as in rows.h.
+            at, left = 0, records
+            while left > 1:
+                half = left // 2
+                at += half if starts[at + half] <= rows[i] else 0
+                left -= half
+            if starts[at] > rows[i] or not verified[at]:
+                fine = False
     return bool(fine)
 
 

@@ -5,11 +5,13 @@ import numpy as np
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort
+from libc.string cimport memcpy
 
 from lsqindex import _kernels
 
 
 cdef extern from "scan.h" nogil:
+    float lsq_kth_float(float *values, int64_t count, int64_t k)
     int LSQ_GROUP
     int LSQ_LOOKUPS
     int LSQ_PAIR
@@ -277,4 +279,37 @@ def order(const int64_t[::1] counts not None, const float[::1] distances not Non
                 to_places[at] = entries[i].place
                 at += 1
     free(entries)
+    return kept, places[:at]
+
+
+def cut(const int64_t[::1] counts not None, const float[::1] distances not None, int64_t k):
+    """(counts, places): for each query the places of all that are no farther than its k-th nearest, as they come."""
+    cdef int64_t nq = counts.shape[0], total = distances.shape[0], q, i, first = 0, at = 0, count
+    for q in range(nq):
+        if not 0 <= counts[q] <= total - first:
+            raise ValueError("cut: shapes do not fit")
+        first += counts[q]
+    if first != total or k < 1:
+        raise ValueError("cut: shapes do not fit")
+    kept, places = np.empty(nq, np.int64), np.empty(total, np.int64)
+    cdef int64_t[::1] to_kept = kept, to_places = places
+    cdef float *work = <float *>malloc(max(total, 1) * sizeof(float))
+    cdef float limit = 0
+    if work is NULL:
+        raise MemoryError("cut: no memory")
+    first = 0
+    with nogil:
+        for q in range(nq):
+            count = counts[q]
+            if count > k:
+                memcpy(work, &distances[first], count * sizeof(float))
+                limit = lsq_kth_float(work, count, k)
+            to_kept[q] = at
+            for i in range(first, first + count):
+                if count <= k or distances[i] <= limit:
+                    to_places[at] = i
+                    at += 1
+            to_kept[q] = at - to_kept[q]
+            first += count
+    free(work)
     return kept, places[:at]

@@ -41,6 +41,9 @@ typedef struct {
     int64_t postings, touched;
 } lsq_scorer;
 
+/* Of each list so many rows are asked for ahead of need; where it is longer, the machine itself reads ahead. */
+enum { LSQ_LIST_AHEAD = 256 };
+
 /* ---- adding up --------------------------------------------------------------------------------------------------- */
 
 LSQ_INLINE const uint8_t *lsq_list_at(const lsq_lists *lists, int64_t block, int64_t table) {
@@ -68,17 +71,15 @@ static int64_t lsq_find_lists(const lsq_lists *lists, int64_t block, lsq_scorer 
     for (int64_t i = 0; i < n; i++) {
         const uint8_t *list = lsq_list_at(lists, block, probes[i].table);
         int bits = lists->table[probes[i].table].bits;
-        const uint8_t *rows = lsq_list_rows(list, bits);
         lsq_bin_range(list, bits, probes[i].bucket, from + i, to + i);
-        lsq_prefetch(bits > LSQ_DIRECTORY_BITS ? rows + 2 * (uint64_t)count + (from[i] + to[i]) / 2 : rows + 2 * (uint64_t)from[i]);
+        if (bits > LSQ_DIRECTORY_BITS) lsq_prefetch(lsq_list_rows(list, bits) + 2 * (uint64_t)count + (from[i] + to[i]) / 2);
     }
     for (int64_t i = 0; i < n; i++) {
         int bits = lists->table[probes[i].table].bits;
-        if (bits > LSQ_DIRECTORY_BITS) {
-            const uint8_t *rows = lsq_list_rows(lsq_list_at(lists, block, probes[i].table), bits);
-            lsq_narrow(rows + 2 * (uint64_t)count, bits, probes[i].bucket, from + i, to + i);
-            lsq_prefetch(rows + 2 * (uint64_t)from[i]);
-        }
+        const uint8_t *rows = lsq_list_rows(lsq_list_at(lists, block, probes[i].table), bits);
+        if (bits > LSQ_DIRECTORY_BITS) lsq_narrow(rows + 2 * (uint64_t)count, bits, probes[i].bucket, from + i, to + i);
+        const uint8_t *end = rows + 2 * (uint64_t)(to[i] - from[i] < LSQ_LIST_AHEAD ? to[i] : from[i] + LSQ_LIST_AHEAD);
+        for (rows += 2 * (uint64_t)from[i]; rows < end; rows += 64) lsq_prefetch(rows);
         postings += to[i] - from[i];
     }
     return postings;
@@ -159,22 +160,38 @@ LSQ_INLINE void lsq_count_scores_body(const uint8_t *scores, int64_t n, uint32_t
 LSQ_BODIES(lsq_count_scores, (const uint8_t *scores, int64_t n, uint32_t least, int wide, int64_t *count),
            (scores, n, least, wide, count))
 
-/* The rows (from `first` on) whose scores are not below `least`: 64 are compared at once, and only those of a set flag
- * looked at. */
+/* The lowest bits of eight bytes become one byte: times this, the highest one of the product. (A little-endian word.) */
+#define LSQ_GATHER_FLAGS 0x0102040810204080u
+
+LSQ_INLINE int lsq_lowest_bit(uint64_t word) {
+#if defined(__GNUC__) || defined(__clang__)
+    return __builtin_ctzll(word);
+#else
+    int bit = 0;
+    while (!(word >> bit & 1)) bit++;
+    return bit;
+#endif
+}
+
+/* The rows (from `first` on) whose scores are not below `least`. Few are: 256 are compared at once, then 64, and only those
+ * of a set flag looked at. */
 LSQ_INLINE void lsq_take_scores_body(const uint8_t *scores, int64_t n, uint32_t least, int wide, uint32_t first, lsq_best *best) {
     int64_t i = 0, at = best->count;
-    for (; i + 64 <= n; i += 64) {
-        uint8_t flags[64], any = 0;
-        if (wide) for (int j = 0; j < 64; j++) flags[j] = ((const uint16_t *)(const void *)scores)[i + j] >= least;
-        else for (int j = 0; j < 64; j++) flags[j] = scores[i + j] >= (uint8_t)least;
-        for (int j = 0; j < 64; j++) any |= flags[j];
-        if (!any) continue;
-        for (int word = 0; word < 64; word += 8) {
-            uint64_t set = lsq_load64(flags + word);
-            for (int j = word; set; j++, set >>= 8) {
-                best->rows[at] = first + (uint32_t)(i + j);
-                best->scores[at] = wide ? ((const uint16_t *)(const void *)scores)[i + j] : scores[i + j];
-                at += (int64_t)(set & 1);
+    const uint8_t lower = (uint8_t)least;
+    for (; !wide && i + 256 <= n; i += 256) {
+        uint8_t any[32] = {0};
+        for (int part = 0; part < 256; part += 32)
+            for (int j = 0; j < 32; j++) any[j] |= scores[i + part + j] >= lower;
+        if (!(lsq_load64(any) | lsq_load64(any + 8) | lsq_load64(any + 16) | lsq_load64(any + 24))) continue;
+        for (int64_t part = i; part < i + 256; part += 64) {
+            uint8_t flags[64];
+            uint64_t set = 0;
+            for (int j = 0; j < 64; j++) flags[j] = scores[part + j] >= lower;
+            for (int word = 0; word < 64; word += 8) set |= (lsq_load64(flags + word) * LSQ_GATHER_FLAGS >> 56) << word;
+            for (; set; set &= set - 1) {
+                int64_t j = part + lsq_lowest_bit(set);
+                best->rows[at] = first + (uint32_t)j;
+                best->scores[at++] = scores[j];
             }
         }
     }
@@ -189,22 +206,25 @@ LSQ_INLINE void lsq_take_scores_body(const uint8_t *scores, int64_t n, uint32_t 
 LSQ_BODIES(lsq_take_scores, (const uint8_t *scores, int64_t n, uint32_t least, int wide, uint32_t first, lsq_best *best),
            (scores, n, least, wide, first, best))
 
-/* Raise the least score as far as enough rows stay, and let the others go. */
-static void lsq_best_lift(lsq_best *best) {
-    int64_t above = 0, kept = 0;
+/* Raise the least score as far as enough rows stay, after those from `before` on came. */
+static void lsq_best_raise(lsq_best *best, int64_t before) {
+    for (int64_t i = before; i < best->count; i++) best->totals[best->scores[i]]++;
+    int64_t above = 0;
     uint32_t score = best->most;
-    if (best->count <= best->wanted) return;
-    memset(best->totals, 0, (best->most + 1) * sizeof(*best->totals));
-    for (int64_t i = 0; i < best->count; i++) best->totals[best->scores[i]]++;
     for (; score > best->least; score--) {
         above += best->totals[score];
         if (above >= best->wanted) break;
     }
     best->least = score;
+}
+
+/* Let the rows below the least score go. */
+static void lsq_best_drop(lsq_best *best) {
+    int64_t kept = 0;
     for (int64_t i = 0; i < best->count; i++) {
         best->rows[kept] = best->rows[i];
         best->scores[kept] = best->scores[i];
-        kept += best->scores[i] >= score;
+        kept += best->scores[i] >= best->least;
     }
     best->count = kept;
 }
@@ -224,6 +244,7 @@ static int lsq_best_room(lsq_best *best, int64_t count) {
 
 /* Put what one query found behind what others did. */
 static int lsq_best_append(lsq_best *all, const lsq_best *own) {
+    if (!own->count) return 1;
     if (!lsq_best_room(all, all->count + own->count)) return 0;
     memcpy(all->rows + all->count, own->rows, (size_t)own->count * sizeof(uint32_t));
     memcpy(all->scores + all->count, own->scores, (size_t)own->count * sizeof(uint16_t));
@@ -251,7 +272,8 @@ static int lsq_best_take(int level, const lsq_scorer *scorer, lsq_best *best, ui
     if (!lsq_best_room(best, best->count + count + 1)) return 0;
     int64_t before = best->count;
     lsq_take_scores(level, scorer->scores, n, best->least, scorer->wide, first, best);
-    if (best->count > 2 * best->wanted && best->count > 2 * before) lsq_best_lift(best);
+    lsq_best_raise(best, before);
+    if (best->count > 4 * best->wanted) lsq_best_drop(best);
     return 1;
 }
 
@@ -304,6 +326,7 @@ static int lsq_score(int level, const lsq_lists *lists, lsq_scorer *scorer, int6
     best->count = 0;
     best->least = 1;
     best->most = weight * (uint32_t)lists->tables;
+    memset(best->totals, 0, (best->most + 1) * sizeof(*best->totals));
     scorer->postings = scorer->touched = 0;
     for (int64_t block = 0; block < lists->blocks; block++) {
         lsq_accumulate(lists, block, scorer);
@@ -315,7 +338,7 @@ static int lsq_score(int level, const lsq_lists *lists, lsq_scorer *scorer, int6
         lsq_drop_rows(level, lists, block, scorer);
         if (!lsq_best_take(level, scorer, best, lists->firsts[block], lists->spans[block])) return 0;
     }
-    lsq_best_lift(best);
+    lsq_best_drop(best);
     return 1;
 }
 

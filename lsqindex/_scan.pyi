@@ -45,3 +45,6 @@ class Scan:
 def order(
     counts: NDArray[np.int64], distances: NDArray[np.float32], names: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+def cut(
+    counts: NDArray[np.int64], distances: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...

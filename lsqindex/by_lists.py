@@ -22,7 +22,7 @@ from .coder import Coder
 from .encoders.layout import Tables
 from .errors import DamagedError
 from .request import Request
-from .search import multi_index, scan
+from .search import multi_index, scan, topk
 from .search.multi_index import Lists, Probing
 from .snapshot import once
 from .storage import deleted, lists
@@ -34,7 +34,7 @@ from .vectors import Vectors
 
 #: Without ``probes``: so many for each table. Without ``candidates``: so many times what is asked for, and at least
 #: so many.
-PROBES, CANDIDATES, LEAST_CANDIDATES = 32, 4, 256
+PROBES, CANDIDATES, LEAST_CANDIDATES = 16, 4, 256
 
 #: So many queries at a time.
 _AT_ONCE = 256
@@ -126,20 +126,37 @@ def _listed(store: Store, rows: RowNumbers | None) -> int:
 
 def _by_distance(search: _Search) -> Candidates:
     """The best by their scores, and the nearest of the fresh."""
-    wanted = search.probing.wanted
     found, fresh = search.best(_stored_lists(search.store, search.coder)), _fresh(search)
-    lacking = np.flatnonzero(found.counts < search.probing.least)
-    if len(lacking):
-        return _scanned(search, found, lacking)
+    if (found.counts < search.probing.least).any():
+        return _scanned(search)
+    kept = search.store.options.keep_vectors is not None and search.request.rerank >= search.probing.wanted
+    if kept:
+        found = _without_most_ties(search, found)
     both = partial(_together, found.counts, fresh.counts)
     counts, rows = found.counts + fresh.counts, both(found.rows, fresh.rows)
-    kept = search.store.options.keep_vectors is not None and search.request.rerank >= wanted
-    if kept and int(found.counts.max(initial=0)) <= 2 * wanted:
+    if kept:
         return Candidates(counts, rows, None)
     return Candidates(counts, rows, both(search.distances(found.counts, found.rows), fresh.distances))
 
 
-def _scanned(search: _Search, found: multi_index.Scored, lacking: NDArray[np.intp]) -> Candidates:
+def _without_most_ties(search: _Search, found: multi_index.Scored) -> multi_index.Scored:
+    """Where far more rows than are wanted have the same last score, those of them whose codes are nearest."""
+    many = found.counts > 2 * search.probing.wanted
+    if not many.any():
+        return found
+    queries = np.repeat(np.arange(len(many)), found.counts)
+    last = np.zeros(len(many), np.uint16)
+    some = found.counts > 0
+    last[some] = np.minimum.reduceat(found.scores, (np.cumsum(found.counts) - found.counts)[some])
+    tied = many[queries] & (found.scores == last[queries])
+    distances = np.full(len(queries), -np.inf, np.float32)
+    distances[tied] = search.distances(np.bincount(queries[tied], minlength=len(many)), found.rows[tied])
+    distances[~many[queries]] = 0  # all equal: none is left out
+    counts, places = topk.cut(found.counts, distances, search.probing.wanted)
+    return replace(found, counts=counts, rows=found.rows[places], scores=found.scores[places])
+
+
+def _scanned(search: _Search) -> Candidates:
     """All by a scan: no reasonable number of buckets holds the rows that some queries lack."""
     parts = list(by_scan.find(search.store, search.coder, search.request, search.tables, search.rows, search.wide))
     counts, rows, distances = (np.concatenate(part) for part in zip(*map(_parts, parts), strict=True))
@@ -192,7 +209,7 @@ def _by_score(search: _Search) -> Candidates:
     counts, rows = found.counts, found.rows
     missing = (tables - found.scores.astype(np.int64)).astype(np.float32)
     if (counts < search.probing.least).any():
-        others = _scanned(search, found, np.flatnonzero(counts < search.probing.least))
+        others = _scanned(search)
         own = np.repeat(np.arange(len(counts)), counts) << 32 | rows
         new = ~np.isin(np.repeat(np.arange(len(others.counts)), others.counts) << 32 | others.rows, own)
         extra = np.add.reduceat(np.append(new, False), np.cumsum(others.counts) - others.counts) * (others.counts > 0)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import coder as coders
-from . import loader, searcher, training
+from . import loader, searcher, snapshot, training
 from . import subset as subsets
 from .batch import Batch
 from .coder import Coder
@@ -357,7 +357,7 @@ class Index:
         allowed = None if filter is None else read_ids(filter, self._options.ids, known=True)
         with self._reader() as reader:
             store, coder = Store(reader, self._options), self._coder(reader)
-            subset = read_subset(reader)
+            subset = snapshot.once(store, "tables", lambda: subsets.of(reader, coder))
             request = asked.request(coder, checked, allowed, subset=subset is not None, counting=counting)
             found, strategy, why = searcher.search(store, coder, request)
         if single:

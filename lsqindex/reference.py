@@ -396,7 +396,7 @@ def _lifted(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 # -- posting lists and scores (cython_src/lists.h, probes.h, scores.h) -----------------------------
 
 #: What the costliest value of a query's probe tables costs; upper bits of a bucket that have a start each.
-COST, DIRECTORY_BITS = 1 << 20, 12
+COST, DIRECTORY_BITS = 1 << 20, 14
 
 
 def list_payload(buckets: NDArray[np.int64], rows: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
@@ -422,8 +422,10 @@ def costs(layout: Layout, values: NDArray[np.float32]) -> NDArray[np.int64]:
     wide = values.astype(np.float64)
     largest = max(wide[field].max() - wide[field].min() for field in fields)
     for field in fields:
-        if largest > 0:
-            out[field] = np.floor((wide[field] - wide[field].min()) * (COST / largest) + 0.5)
+        own = wide[field] - wide[field].min()
+        # Only the first nearest value costs nothing.
+        out[field] = np.maximum(np.floor(own * (COST / largest if largest > 0 else 0) + 0.5), 1)
+        out[field.start + int(np.argmin(own))] = 0
     return out
 
 

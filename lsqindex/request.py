@@ -133,6 +133,13 @@ def choose(request: Request, coder: Coder, *, listed: int | None, few: bool) -> 
         return "subset", "it was asked for"
     if request.by_score or request.probes is not None or request.candidates is not None:
         return "subset", "what was asked for is of the multi-index"
+    if not coder.encoder.hashes:
+        return (
+            "scan",
+            f"{coder.encoder.name} searches for its codes: neighbours share few buckets, and a scan finds more",
+        )
+    if not coder.layout.binary:
+        return "scan", "the code is not binary: its tables have few buckets, and reading them is no faster than a scan"
     if listed < AUTO_ROWS:
         return "scan", f"{listed:,} rows are in posting lists; below {AUTO_ROWS:,} a scan is as fast and misses nothing"
     return "subset", f"{listed:,} rows are in posting lists"

@@ -99,12 +99,15 @@ def _ranked(
     store: Store, coder: Coder, request: Request, queries: Vectors, found: by_lists.Candidates, wide: int
 ) -> Matches:
     counts, near, distances = found.counts, found.rows, found.distances
-    if distances is not None:
+    if distances is not None and (found.missing is not None or not request.rerank or len(near) > wide * len(counts)):
         # The best by their codes; by score first, where that is the ranking.
-        ids = store.ids_of(near)
         if found.missing is None:
+            counts, places = topk.cut(counts, distances, wide)
+            near, distances = near[places], distances[places]
+            ids = store.ids_of(near)
             counts, places = topk.order(counts, distances, ids, wide)
         else:
+            ids = store.ids_of(near)
             _, by_code = topk.order(counts, distances, ids, len(near))
             counts, best = topk.order(counts, found.missing[by_code], np.arange(len(near)), wide)
             places, distances = by_code[best], found.missing
@@ -114,6 +117,8 @@ def _ranked(
     better = _again(store, coder, request, queries, counts, near)
     distances = distances if better is None else better
     assert distances is not None
+    counts, places = topk.cut(counts, distances, request.k)
+    near, distances = near[places], distances[places]
     ids = store.ids_of(near)
     counts, places = topk.order(counts, distances, ids, request.k)
     return _padded(counts, distances[places], _take(ids, places), request.k)

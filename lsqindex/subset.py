@@ -59,12 +59,12 @@ def choose_bits(n: int) -> int:
     """Bits of a table for ``n`` vectors, where none were asked for.
 
     A bucket should hold few rows, or reading it is a scan; and not so few that most buckets are empty and many must be
-    probed: about 16 rows a bucket.
+    probed. About 64 rows a bucket, and never more bits than lists have a start for each bucket.
 
-    >>> [choose_bits(n) for n in (0, 10_000, 1_000_000, 1_000_000_000)]
-    [4, 9, 16, 16]
+    >>> [choose_bits(n) for n in (0, 10_000, 100_000, 1_000_000, 1_000_000_000)]
+    [4, 7, 11, 14, 14]
     """
-    return min(max(round(math.log2(max(n, 1))) - 4, 4), 16)
+    return min(max(round(math.log2(max(n, 1))) - 6, 4), 14)
 
 
 def layout_of(encoder: Encoder, dim: int) -> Layout:

@@ -134,6 +134,11 @@ class Encoder(ABC):
         """Which distances :meth:`tables` can give for that metric, the best first."""
         return ("asymmetric", "symmetric")
 
+    @property
+    def hashes(self) -> bool:
+        """Whether near vectors share fields of their codes, so that an index may look for them by these fields."""
+        return True
+
     # -- the public face ----------------------------------------------------------------------
 
     @property

@@ -340,6 +340,11 @@ class LSQ(Encoder):
         told, steps = self._scalar.tables() if self.scalar else (None, None)
         return LinearTables(self._mean, self._rows @ self._axes, self.levels, told=told, steps=steps)
 
+    @property
+    def hashes(self) -> bool:
+        """As published, yes: a field is told by W alone. Codes that are searched for depend on all of the vector."""
+        return self.refine == 0
+
     def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
         return self._probes.of(queries, metric)
 

@@ -39,3 +39,14 @@ def order(
         ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
         ids = ranks
     return _scan.order(counts, distances, ids, k)
+
+
+def cut(
+    counts: NDArray[np.int64], distances: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(counts, places): of the found rows of each query those no farther than the k-th nearest, as they come.
+
+    >>> cut(np.array([3, 1]), np.array([2, 1, 2, 5], np.float32), 2)
+    (array([3, 1]), array([0, 1, 2, 3]))
+    """
+    return _scan.cut(counts, distances, k)

@@ -16,7 +16,7 @@ from ..errors import LsqIndexError
 from . import deleted, keys, postings, records, sorted_ids
 from .columns import CHUNK_ROWS, Column, RowNumbers, ids_column
 from .env import Reader
-from .meta import Options, read_subset
+from .meta import Options, check_format, read_subset
 from .rows import Rows
 from .store import Store
 
@@ -29,6 +29,7 @@ def problems(reader: Reader, options: Options) -> list[str]:
 def _problems(reader: Reader, options: Options) -> Iterator[str]:
     store = Store(reader, options)
     found: list[str] = []
+    _try(found, partial(_format, reader))
     for column in store.columns():
         _try(found, partial(_column, reader, column))
     _try(found, partial(_strangers, reader, store))
@@ -48,10 +49,17 @@ def _try(found: list[str], check: Callable[[], Iterator[str]]) -> bool:
     return len(found) == before
 
 
+def _format(reader: Reader) -> Iterator[str]:
+    """The fields of the state are those of the file's format."""
+    number = check_format(reader.get(keys.META, keys.OPTIONS))["format"]
+    if number != reader.state.format:
+        yield f"state: of format {reader.state.format}, and the file has format {number}"
+
+
 def _column(reader: Reader, column: Column) -> Iterator[str]:
     """Every record of a column: verified, whole, and as many rows as there should be."""
     rows = Rows.all(column, reader)
-    state, end = reader.state, 0
+    state = reader.state
     for i in range(len(rows.starts)):
         first = int(rows.starts[i])
         count, _ = column.check(reader.get(column.db, column.key(first)), first)
@@ -60,9 +68,6 @@ def _column(reader: Reader, column: Column) -> Iterator[str]:
             yield f"{column.what}: rows up to {end}, and {state.rows} have been given out"
         if count < rows.counts[i]:
             yield f"{column.what}: {count} rows from {first} on, and {int(rows.counts[i])} should be"
-    # Behind the last row there can only be chunks that were given back.
-    if end < state.rows and state.rows % CHUNK_ROWS:
-        yield f"{column.what}: rows up to {end}, and {state.rows} should be"
     if not column.width:
         rows.gather(rows.numbers())  # every string must be UTF-8
 
@@ -77,7 +82,7 @@ def _strangers(reader: Reader, store: Store) -> Iterator[str]:
         for name in reader.cursor(db).iternext(keys=True, values=False):
             key = bytes(name)
             if db == keys.META:
-                fine = key in (keys.OPTIONS, keys.STATE, keys.ENCODER, keys.SUBSET)
+                fine = key in (keys.OPTIONS, keys.STATE, keys.ENCODER) or (key == keys.SUBSET and state.format > 1)
             elif db == keys.POSTINGS:
                 place = keys.postings_of(key)
                 fine = place is not None and place[0] == state.generation and place[1] < state.listed

@@ -38,7 +38,7 @@ from ..errors import (
 )
 from . import engine, keys, pages
 from .gate import Gate
-from .meta import FORMAT, State, check_format, read_state
+from .meta import FORMAT, OvertakenError, State, check_format, read_state
 from .records import REMEDY
 from .writer import UpgradedError, Writer
 
@@ -82,6 +82,7 @@ class Reading:
         self._txn: Any = None
 
     def __enter__(self) -> Reader:
+        tries = _TRIES
         with engine.errors(self._env.path):
             while True:
                 self._txn = self._env.begin_read()
@@ -93,6 +94,11 @@ class Reading:
                 except UpgradedError:
                     self._env.end_read(self._txn)
                     self._env.follow_upgrade()
+                except OvertakenError:
+                    self._env.end_read(self._txn)
+                    tries -= 1
+                    if not tries:
+                        raise
                 except BaseException:
                     self._env.end_read(self._txn)
                     raise

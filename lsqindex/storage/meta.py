@@ -241,6 +241,14 @@ def _schema(cls: Any, record: dict[str, Any], what: str) -> None:
         raise DamagedError(f"{what}: fields are missing, unknown or of a wrong type; {records.REMEDY}")
 
 
+class OvertakenError(DamagedError):
+    """The state is of a later transaction than the snapshot's number.
+
+    Damage, or two commits while a reader began: LMDB then gives it the pages of the second under the number from before
+    the first. Another snapshot tells which.
+    """
+
+
 def read_state(env: Env, txn: Any, *, writing: bool = False) -> State:
     """The state of the snapshot; it must be of the very transaction that LMDB says was the last."""
     value = txn.get(keys.STATE, db=env.dbs[keys.META])
@@ -249,8 +257,7 @@ def read_state(env: Env, txn: Any, *, writing: bool = False) -> State:
     data, known = bytes(value), env.last_state
     state = known[1] if known and known[0] == data else State.from_record(data)
     if state.txn != txn.id() - writing:
-        raise DamagedError(
-            f"{env.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {records.REMEDY}"
-        )
+        kind = OvertakenError if state.txn > txn.id() else DamagedError
+        raise kind(f"{env.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {records.REMEDY}")
     env.last_state = (data, state)
     return state

@@ -127,4 +127,4 @@ def bytes_a_row(subset: Subset) -> int:
 
 
 #: A table has a start for every value of so many upper bits of its bucket numbers (cython_src/lists.h).
-_DIRECTORY_BITS = 12
+_DIRECTORY_BITS = 14

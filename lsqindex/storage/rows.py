@@ -35,11 +35,15 @@ class Rows:
     @classmethod
     def all(cls, column: Column, source: Reader | Writer) -> Rows:
         """The column, with as many rows as the state says; DamagedError for any other number."""
-        rows = cls(column, source)
-        if rows.count != source.state.stored:
+        rows, state = cls(column, source), source.state
+        if rows.count != state.stored:
             raise DamagedError(
-                f"{column.what}: {rows.count} rows are there, and {source.state.stored} should be; {records.REMEDY}"
+                f"{column.what}: {rows.count} rows are there, and {state.stored} should be; {records.REMEDY}"
             )
+        # Behind the last row there can only be chunks that were given back.
+        end = int(rows.starts[-1]) + int(rows.counts[-1]) if len(rows.starts) else 0
+        if end < state.rows and state.rows % CHUNK_ROWS:
+            raise DamagedError(f"{column.what}: rows up to {end}, and {state.rows} should be; {records.REMEDY}")
         return rows
 
     def numbers(self) -> RowNumbers:
