@@ -26,6 +26,7 @@ import pytest
 
 import lsqindex
 from lsqindex import Index
+from lsqindex.storage import postings
 
 HERE = Path(__file__).parent / "crash"
 sys.path.insert(0, str(HERE))
@@ -37,6 +38,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the writer's pa
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 
 CHANGES = ["add", "upsert", "delete", "batch"]
+LISTED = {"encoder": "lsh", "bits": 32, "keep_vectors": "float32", "subset": "multi-index"}
 #: What writers do; which of it is to be hit; how the index is made; and constants that are made small.
 CASES: dict[str, tuple[list[str], list[str], dict[str, Any], dict[str, int]]] = {
     "changes": (CHANGES, [], {}, {}),
@@ -66,6 +68,18 @@ CASES: dict[str, tuple[list[str], list[str], dict[str, Any], dict[str, int]]] = 
         ["train", "reencode"],
         {"encoder": "lsh", "bits": 32, "keep_vectors": "float32"},
         {"commit_bytes": 20_000, "map_size": 1 << 16},
+    ),
+    "posting lists": (
+        [*CHANGES, "large", "clear", "subset", "merge", "compact"],
+        ["large", "subset", "merge"],
+        {**LISTED, "train_size": 200},
+        {"unit_rows": 4064, "map_size": 1 << 18},
+    ),
+    "posting lists in many transactions": (
+        ["large", "upsert", "subset", "merge", "reencode"],
+        ["subset", "merge", "reencode"],
+        {**LISTED, "train_size": 200},
+        {"unit_rows": 4064, "commit_bytes": 20_000},
     ),
 }
 
@@ -152,13 +166,17 @@ def one_life(writers: Writers, log: Log, chance: random.Random, case: str) -> No
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_was_acknowledged_outlives_kills(case: str, writers: Writers) -> None:
-    directory, wanted = writers.directory, CASES[case][1]
+def test_what_was_acknowledged_outlives_kills(case: str, writers: Writers, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, wanted, small = writers.directory, CASES[case][1], CASES[case][3]
+    if "unit_rows" in small:
+        monkeypatch.setattr(postings, "UNIT_ROWS", small["unit_rows"])
+        monkeypatch.setattr(postings, "SEGMENT_ROWS", 4 * small["unit_rows"])
     chance = random.Random(f"{case} 1")
     rounds = 60 if LONG else 8
-    kills = hits = 0
+    kills = hits = listed = 0
     log = Log(writers.log)
-    while kills < rounds or hits < rounds // 2:
+    # (Where posting lists are the point, until there were some.)
+    while kills < rounds or hits < rounds // 2 or listed < small.get("unit_rows", 0):
         one_life(writers, log, chance, case)
         flying = log.acknowledged.flying
         kills += 1
@@ -168,7 +186,10 @@ def test_what_was_acknowledged_outlives_kills(case: str, writers: Writers) -> No
         assert not problems, f"kill {kills}: {problems}"
         if flying:
             log.decide(verdict)
-        assert kills < 20 * rounds, f"only {hits} kills hit {wanted}"
+        if log.acknowledged.state.index is not None:
+            with Index.open(directory / INDEX, read_only=True) as index:
+                listed = max(listed, index.stats()["listed"])
+        assert kills < 20 * rounds, f"only {hits} kills hit {wanted}, and {listed} rows were listed"
     # A killed compact, save or create leaves its unfinished file behind; the next one takes it away.
     with Index.open(directory / INDEX) as index:
         index.compact()

@@ -29,10 +29,10 @@ import numpy as np
 import pytest
 
 import lsqindex
-from lsqindex import Index, LsqIndexError, make_encoder
+from lsqindex import Index, LsqIndexError, MultiIndex, make_encoder, reference
 from lsqindex.encoders import to_bytes
-from lsqindex.errors import DamagedError, IndexMissingError, NotAnIndexError, StorageError
-from lsqindex.storage import keys, meta, records
+from lsqindex.errors import DamagedError, IndexMissingError, NotAnIndexError, ParameterError, StorageError
+from lsqindex.storage import keys, meta, postings, records
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 PAGE = 4096
@@ -98,6 +98,27 @@ def make_freed(path: Path) -> None:
         index.train()
 
 
+def make_lists(path: Path) -> None:
+    """Posting lists: a block of a unit, of which a chunk is gone, a last block, and fresh rows."""
+    subset = MultiIndex(bits=13)
+    with Index.create(path, dim=4, encoder="lsh", bits=16, train_size=500, subset=subset) as index:
+        index.add(vectors(17_000, 4))
+        index.delete(range(4064, 2 * 4064))
+        index.merge()
+        index.delete(range(50))
+        index.add(vectors(40, 4, 1))
+
+
+def make_few_lists(path: Path) -> None:
+    """Tables of 13 and of 2 bits, these in a value that is not large; the last byte has a bit more than the code."""
+    with Index.create(path, dim=6, encoder="lsh", bits=15, ids="str", subset=MultiIndex(bits=13)) as index:
+        index.add(vectors(300, 6), ids=names(300))
+        index.train()
+        index.delete(names(300)[::9])
+        index.merge()
+        index.add(vectors(5, 6, 1), ids=names(310)[300:305])
+
+
 VARIANTS: dict[str, Callable[[Path], None]] = {
     "untrained": make_untrained,
     "untrained str": make_untrained_str,
@@ -105,6 +126,8 @@ VARIANTS: dict[str, Callable[[Path], None]] = {
     "trained str": make_trained_str,
     "chunks": make_chunks,
     "freed": make_freed,
+    "lists": make_lists,
+    "few lists": make_few_lists,
 }
 
 
@@ -210,6 +233,11 @@ def answers(index: Index, dim: int) -> dict[str, Any]:
         "rerank": {"k": 4, "rerank": 20},
         "filter": {"k": 5, "filter": list(ids)[::3]},
     }
+    if index.subset is not None:
+        requests["subset"] = {"k": 5, "strategy": "subset", "candidates": 50}
+        requests["all subset"] = {"k": len(ids) + 2, "strategy": "subset"}
+        requests["score"] = {"k": 7, "distance": "score"}
+        requests["subset of some"] = {"k": 3, "probes": 9, "filter": list(ids)[::2]}
     for name, options in requests.items():
         found = index.search(queries, **options)
         said[name] = (found.ids.tolist(), found.distances.tobytes())
@@ -397,6 +425,19 @@ def test_a_flipped_bit_is_noticed_or_does_no_harm(variant: str, kind: str, sound
     assert kind in ("records", "unused") or any(noticed)
 
 
+def test_flipped_bits_of_posting_lists_and_tables_are_noticed(sound: Callable[[str], Path]) -> None:
+    path = sound("few lists")
+    data = path.read_bytes()
+    own = [value for (db, key), value in entries(path).items() if db == keys.POSTINGS or key == keys.SUBSET]
+    places = [place for place in Places(data).records if data[place[0] : place[1]] in own]
+    assert len(places) == len(own) == 3
+    rng = random.Random(5)
+    bits = [rng.randrange(8 * begin, 8 * end) for begin, end in places for _ in range(400 if LONG else 8)]
+    changes = [{"flip": [bit]} for bit in bits]
+    found = outcomes(path, changes)
+    assert not wrong(changes, found) and "right" not in found
+
+
 @pytest.mark.parametrize("variant", ["untrained", "trained"])
 def test_bits_of_the_meta_pages_are_noticed_or_do_no_harm(variant: str, sound: Callable[[str], Path]) -> None:
     """The number of the last transaction above all: one bit less, and an older state would be the last one."""
@@ -497,7 +538,7 @@ def test_a_cut_and_mended_file_is_noticed(sound: Callable[[str], Path]) -> None:
 
 # -- (c) files of others --------------------------------------------------------------------------
 
-OUR_NAMES = (b"meta", b"codes", b"ids", b"vectors")
+OUR_NAMES = (b"meta", b"codes", b"ids", b"vectors", b"postings")
 
 
 def foreign_lmdb(path: Path, names: tuple[bytes, ...] = (), key: bytes = b"state", **options: Any) -> None:
@@ -556,6 +597,7 @@ FOREIGN: dict[str, Callable[[Path], Any]] = {
     "LMDB, untouched": make_untouched_lmdb,
     "LMDB, other names": lambda path: foreign_lmdb(path, (b"users", b"news")),
     "LMDB, some of our names": lambda path: foreign_lmdb(path, OUR_NAMES[:2]),
+    "LMDB, our names of format 1": lambda path: foreign_lmdb(path, OUR_NAMES[:4]),
     "LMDB, all our names": lambda path: foreign_lmdb(path, OUR_NAMES),
     "LMDB, all our names, other keys": lambda path: foreign_lmdb(path, OUR_NAMES, b"x"),
     "LMDB, our names are plain keys": make_plain_keys,
@@ -869,12 +911,194 @@ def forged_state(there: Entries) -> Iterator[tuple[str, Forgery]]:
         {"count": 1.5},
         {"head": True},
         {"more": 1},
+        {"listed": state["listed"] + 1},
+        {"listed": rows + 1},
+        {"listed": -1},
+        {"listed": None},
+        {"listed": ...},
+        {"listed": ..., "relisted": ...},
+        {"relisted": -1},
+        {"relisted": "1"},
     ):
         yield f"state: {changes}", mapping(there, keys.STATE, **changes)
     later = {"staged_rows": rows + 10, "staged_generation": state["generation"] + 1}
     yield "state: unfinished", mapping(there, keys.STATE, **later)
     yield "state: missing", {(keys.META, keys.STATE): None}
     yield "state: the options", {(keys.META, keys.STATE): there[keys.META, keys.OPTIONS]}
+
+
+def forged_listed(there: Entries) -> Iterator[tuple[str, Forgery]]:
+    """Rows that are listed, and are not; or the other way round."""
+    state = msgpack.unpackb(body(there[keys.META, keys.STATE]))
+    firsts = sorted({place[1] for db, key in there if db == keys.POSTINGS and (place := keys.postings_of(key))})
+    for listed in (0, 1, firsts[-1], firsts[-1] + 1, state["listed"] - 1, state["listed"] + 1, state["rows"]):
+        yield f"listed: {listed}", mapping(there, keys.STATE, listed=listed)
+    older = {**mapping(there, keys.STATE, listed=..., relisted=...), **mapping(there, keys.OPTIONS, format=1)}
+    yield "listed: format 1, with lists", older
+    without: Forgery = {(db, key): None for db, key in there if db == keys.POSTINGS}
+    yield "listed: nothing, and there are tables", {**mapping(there, keys.STATE, listed=0)}
+    yield "listed: nothing, and there are no tables", {**mapping(there, keys.STATE, listed=0), **no_subset()}
+    yield "listed: lists without a structure", {**no_subset()}
+    yield "listed: no lists and no structure", {**without, **no_subset()}
+
+
+def no_subset() -> Forgery:
+    return {(keys.META, keys.SUBSET): None}
+
+
+def forged_subset(there: Entries) -> Iterator[tuple[str, Forgery]]:
+    """Tables that are not those of the code."""
+    subset = msgpack.unpackb(body(there[keys.META, keys.SUBSET]))
+    tables, widths, bits = subset["tables"], subset["widths"], subset["bits"]
+    changes: dict[str, Any]
+    for changes in (
+        {"kind": "cells"},
+        {"kind": 5},
+        {"kind": ...},
+        {"bits": bits + 1},
+        {"bits": 3},
+        {"bits": 21},
+        {"bits": None},
+        {"tables": [], "widths": []},
+        {"tables": tables[:-1], "widths": widths[:-1]},
+        {"tables": tables[1:], "widths": widths[1:]},
+        {"tables": [first + 1 for first in tables]},
+        {"tables": [first + 1 for first in tables], "widths": [*widths[:-1], widths[-1] - 1]},
+        {"tables": [first + 8 for first in tables]},
+        {"tables": [first + 1000 for first in tables]},
+        {"tables": [first + 2**61 for first in tables]},
+        {"tables": [-first for first in tables]},
+        {"tables": tables[::-1], "widths": widths[::-1]},
+        {"tables": [0, widths[-1]], "widths": widths[::-1]},
+        {"tables": [0, widths[0] - 1], "widths": [widths[0] - 1, widths[1] + 1]},
+        {"tables": [0] * 4097, "widths": [1] * 4097},
+        {"tables": [str(first) for first in tables]},
+        {"widths": [*widths[:-1], 21]},
+        {"widths": [*widths[:-1], 0]},
+        {"widths": widths[:-1]},
+        {"widths": None},
+        {"more": 1},
+    ):
+        yield f"subset: {str(changes)[:80]}", mapping(there, keys.SUBSET, **changes)
+    yield "subset: the state", {(keys.META, keys.SUBSET): there[keys.META, keys.STATE]}
+    yield "subset: empty", {(keys.META, keys.SUBSET): b""}
+    yield "subset: of another kind", {(keys.META, keys.SUBSET): again(there[keys.META, keys.SUBSET], kind=b"p")}
+    for name, data in MALICIOUS.items():
+        value = records.encode(records.Header(records.META, 4), data)
+        yield f"subset: {name}", {(keys.META, keys.SUBSET): value}
+
+
+def forged_postings(there: Entries) -> Iterator[tuple[str, Forgery]]:
+    """Records of posting lists that are not what their place wants, that cannot be, or that are not the codes'."""
+    for entry in sorted(entry for entry in there if entry[0] == keys.POSTINGS):
+        value = there[entry]
+        header, payload = records.decode(value, "test")
+        name = f"lists of table {header.head} from {header.first} on"
+        changes: dict[str, Any]
+        for changes in (
+            {"count": header.count + 1},
+            {"count": header.count - 1},
+            {"count": 0},
+            {"count": 2**32 - 1},
+            {"first": header.first + 1},
+            {"first": 2**63},
+            {"width": header.width + 1},
+            {"width": 0},
+            {"width": 2**32 - 1},
+            {"generation": header.generation + 1},
+            {"head": header.head + 1},
+            {"kind": b"c"},
+        ):
+            yield f"{name}: {changes}", {entry: again(value, **changes)}
+        yield f"{name}: missing", {entry: None}
+        yield f"{name}: empty", {entry: b""}
+        yield f"{name}: a header alone", {entry: again(value, b"")}
+        yield f"{name}: cut", {entry: again(value, payload[:-1])}
+        yield f"{name}: longer", {entry: again(value, bytes(payload) + b"x")}
+        for what, forged in impossible_lists(payload, header.count, header.width):
+            yield f"{name}: {what}", {entry: again(value, forged)}
+
+
+def forged_blocks(there: Entries) -> Iterator[tuple[str, Forgery]]:
+    """Blocks of posting lists that are missing, too many, or elsewhere."""
+    own = sorted(entry for entry in there if entry[0] == keys.POSTINGS)
+    generation = msgpack.unpackb(body(there[keys.META, keys.STATE]))["generation"]
+    tables = len(msgpack.unpackb(body(there[keys.META, keys.SUBSET]))["tables"])
+    first, last = own[:tables], own[-tables:]
+    yield "lists: all missing", dict.fromkeys(own, None)
+    yield "lists: the first block missing", dict.fromkeys(first, None)
+    yield "lists: the last block missing", dict.fromkeys(last, None)
+    for what, begin in (("within a unit", 32), ("beyond", 5 * 16_256)):
+        moved = {
+            (db, keys.postings(generation, begin, i)): again(there[db, key], first=begin)
+            for i, (db, key) in enumerate(last)
+        }
+        yield f"lists: a block {what}", {**dict.fromkeys(last, None), **moved}
+        yield f"lists: one more block {what}", {**moved}
+    if first != last:
+        both: Forgery = {a: joined(there[a], there[b]) for a, b in zip(first, last, strict=True)}
+        yield "lists: blocks that overlap", both
+    for what, key in {
+        "another generation": keys.postings(generation + 1, 0),
+        "an older generation": keys.postings(generation - 1, 0),
+        "a table too many": keys.postings(generation, 0, tables),
+        "the last table there can be": keys.postings(generation, 0, 0xFFFF),
+        "a key too long": own[0][1] + b"x",
+        "a key too short": own[0][1][:-1],
+        "a key before all": b"a",
+        "a key behind all": b"zz",
+    }.items():
+        yield f"lists: {what}", {(keys.POSTINGS, key): there[own[0]]}
+    yield "lists: two tables swapped", {first[i]: again(there[first[1 - i]], head=i) for i in (0, 1)}
+
+
+def joined(one: bytes, other: bytes) -> bytes:
+    """A block that names the rows of a later one, too."""
+    (head, payload), (more, others) = (records.decode(value, "test") for value in (one, other))
+    parts = postings.buckets(payload, head.count, head.width), postings.buckets(others, more.count, more.width)
+    buckets, rows = (
+        np.concatenate([parts[0][0], parts[1][0]]),
+        np.append(parts[0][1], parts[1][1] + more.first - head.first),
+    )
+    order = np.argsort(rows)
+    return again(one, reference.list_payload(buckets[order], rows[order], head.width), count=head.count + more.count)
+
+
+def impossible_lists(payload: Any, count: int, bits: int) -> Iterator[tuple[str, bytes]]:
+    """Payloads of the same size: starts, rows and lower bits that cannot be, and some that are only not the codes'."""
+    bins = 1 << min(bits, 12)
+    data = np.frombuffer(payload, np.uint8)
+    starts, rows = data[: 2 * (bins + 1)].view("<u2"), data[2 * (bins + 1) :][: 2 * count].view("<u2")
+    low = data[2 * (bins + 1 + count) :]
+
+    def of(new: Any = starts, names: Any = rows, lower: Any = low) -> bytes:
+        whole = [np.ascontiguousarray(part).astype("<u2").tobytes() for part in (new, names)]
+        return b"".join(whole) + np.ascontiguousarray(lower, np.uint8).tobytes()
+
+    middle = len(starts) // 2
+    yield "starts fall", of(starts[::-1])
+    yield "starts beyond", of(np.where(np.arange(len(starts)) == middle, 65_535, starts))
+    yield "starts huge", of(np.full_like(starts, 65_535))
+    yield "starts zero", of(np.zeros_like(starts))
+    yield "starts begin late", of(np.maximum(starts, 1))
+    yield "starts end early", of(np.minimum(starts, count - 1))
+    yield "another bucket", of(np.where((starts > 0) & (starts < count), starts + 1, starts).clip(0, count))
+    yield "rows beyond", of(names=np.where(np.arange(count) == count // 2, 65_535, rows))
+    yield "rows fall", of(names=rows[::-1])
+    yield "rows all the same", of(names=np.zeros_like(rows))
+    own = int(np.argmax(np.diff(starts)))
+    twice = rows.copy()
+    twice[starts[own] + 1] = twice[starts[own]]
+    yield "a row twice", of(names=twice)
+    others = np.flatnonzero(np.diff(starts))
+    a, b = int(starts[others[0]]), int(starts[others[-1]])
+    exchanged = rows.copy()
+    exchanged[[a, b]] = exchanged[[b, a]]
+    yield "two rows in each other's buckets", of(names=exchanged)
+    if len(low):
+        yield "lower bits beyond", of(lower=np.full_like(low, 255))
+        yield "lower bits fall", of(lower=low[::-1])
+        yield "lower bits zero", of(lower=np.zeros_like(low))
 
 
 def forged_options(there: Entries) -> Iterator[tuple[str, Forgery]]:
@@ -898,7 +1122,8 @@ def forged_options(there: Entries) -> Iterator[tuple[str, Forgery]]:
         {"train_size": -1},
         {"uuid": b""},
         {"uuid": ...},
-        {"format": 2},
+        {"format": 3},
+        {"format": 1},
         {"format": 0},
         {"format": []},
         {"program": "another"},
@@ -1031,6 +1256,13 @@ FORGERIES: list[tuple[str, Callable[[Entries], Iterator[tuple[str, Forgery]]]]] 
     ("untrained", forged_encoder),
     ("trained", forged_encoder),
     ("untrained", malicious),
+    ("lists", forged_state),
+    ("lists", forged_listed),
+    ("few lists", forged_listed),
+    ("few lists", forged_subset),
+    ("lists", forged_blocks),
+    ("few lists", forged_blocks),
+    ("few lists", forged_postings),
 ]
 
 #: Forgeries that give another index, as sound as the first: nothing need be noticed.
@@ -1217,6 +1449,72 @@ def test_a_verified_record_is_not_verified_again(sound: Callable[[str], Path], t
         assert any("checksum" in problem for problem in index.check())
         with pytest.raises(DamagedError, match="checksum"):  # check() looks at all anew, and so do those after it
             index.search(vectors(1, 4), k=5)
+
+
+LISTS = [(0, 0), (0, 1), (16_256, 0), (16_256, 1)]
+
+
+@pytest.mark.parametrize(("first", "table"), LISTS)
+def test_the_first_touch_of_posting_lists_notices_damage(
+    first: int, table: int, sound: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "index.lsq"
+    shutil.copyfile(sound("lists"), path)
+    at = payload_of(path, keys.POSTINGS, keys.postings(1, first, table))
+    with Index.open(path) as index:
+        before = index.search(vectors(2, 4), strategy="scan")
+        flip_on_disk(path, at)
+        told = rf"posting lists of table {table} from row {first} .*checksum"
+        for how in ({"strategy": "subset"}, {"distance": "score"}, {"probes": 1}):
+            with pytest.raises(DamagedError, match=told):
+                index.search(vectors(2, 4), **how)
+        # Codes are as they were, and the index can be read by them.
+        again = index.search(vectors(2, 4), strategy="scan")
+        assert np.array_equal(again.ids, before.ids)
+        assert any("posting lists" in problem and "checksum" in problem for problem in index.check())
+        flip_on_disk(path, at)
+        index.search(vectors(2, 4), strategy="subset")
+        flip_on_disk(path, at)
+        assert any("posting lists" in problem and "checksum" in problem for problem in index.check())
+
+
+FORGED_LISTS: dict[str, Callable[[Entries], Iterator[tuple[str, Forgery]]]] = {
+    "postings": forged_postings,
+    "blocks": forged_blocks,
+    "subset": forged_subset,
+    "listed": forged_listed,
+}
+#: What only check() can tell, for it alone makes lists again from the codes; or what no search looks at.
+NOT_AT_FIRST_TOUCH = (
+    "another bucket",
+    "two rows in each other's buckets",
+    "two tables swapped",
+    "lower bits zero",
+    "an older generation",
+    "a key before all",
+    "listed: format 1, with lists",
+    "a key too short",
+    "there are no tables",
+)
+
+
+@pytest.mark.parametrize("forger", FORGED_LISTS)
+def test_impossible_lists_are_noticed_by_a_search(forger: str, sound: Callable[[str], Path], tmp_path: Path) -> None:
+    """Before check(): nothing may be read beyond a list, and no row be missed."""
+    path = tmp_path / "index.lsq"
+    there, silent = entries(sound("few lists")), []
+    for name, forgery in FORGED_LISTS[forger](there):
+        shutil.copyfile(sound("few lists"), path)
+        forge(path, forgery)
+        try:
+            with Index.open(path, read_only=True) as index:
+                index.search(vectors(2, 6), strategy="subset")
+            silent.append(name)
+        except DamagedError:
+            continue
+        except ParameterError:  # there is no structure any more
+            silent.append(name)
+    assert [name for name in silent if not name.endswith(NOT_AT_FIRST_TOUCH)] == []
 
 
 def test_opening_touches_no_rows(sound: Callable[[str], Path], tmp_path: Path) -> None:

@@ -50,6 +50,12 @@ RUNS: dict[str, dict[str, Any]] = {
         "create": KEPT,
         "commit_bytes": 50_000,
     },
+    "lists": {
+        "kinds": ["upsert", "large", "train", "merge", "upsert", "subset", "upsert", "clear"],
+        "create": {**KEPT, "subset": "multi-index"},
+        "commit_bytes": 50_000,
+        "unit_rows": 4064,
+    },
 }
 
 
@@ -92,7 +98,8 @@ def replayed(library: Path, directory: Path, name: str, *, every: int, subsets: 
     given["create"] = {"train_size": 1 << 40, **given["create"]}
     arguments = {"directory": str(files), "first": 0, "seed": 1, "in_turn": True, "sync": sync, **given}
     run("writer.py", json.dumps(arguments), LD_PRELOAD=str(library), LOG_WRITES_OF=str(files), LOG_WRITES_TO=str(log))
-    found = json.loads(run("replay.py", str(log), str(every), str(subsets), "1"))
+    unit = [str(given["unit_rows"])] if "unit_rows" in given else []
+    found = json.loads(run("replay.py", str(log), str(every), str(subsets), "1", *unit))
     # The log has everything: the whole run was acknowledged, and its last state is the directory's.
     assert found["operations"] == len(RUNS[name]["kinds"]) + 1 and found["flying"] is None
     return found

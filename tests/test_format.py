@@ -14,11 +14,11 @@ import msgpack
 import numpy as np
 import pytest
 
-from lsqindex import Index
+from lsqindex import Index, MultiIndex
 from lsqindex.encoders import from_bytes
 from lsqindex.errors import DamagedError, LsqIndexError, NewerFormatError, NotAnIndexError
-from lsqindex.storage import columns, deleted, keys, meta, records, sorted_ids
-from lsqindex.storage.meta import Options, State
+from lsqindex.storage import columns, deleted, keys, meta, postings, records, sorted_ids
+from lsqindex.storage.meta import Options, State, Subset
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -29,9 +29,11 @@ FROZEN_KEYS = [
     (keys.CODES, b"codes"),
     (keys.IDS, b"ids"),
     (keys.VECTORS, b"vectors"),
+    (keys.POSTINGS, b"postings"),
     (keys.OPTIONS, b"options"),
     (keys.STATE, b"state"),
     (keys.ENCODER, b"encoder"),
+    (keys.SUBSET, b"subset"),
     (keys.codes_prefix(0), b"c\0\0\0\0"),
     (keys.codes_prefix(0x01020304), b"c\1\2\3\4"),
     (keys.ids_prefix(), b"i"),
@@ -41,6 +43,9 @@ FROZEN_KEYS = [
     (keys.row(keys.vectors_prefix(), 0xFFFFFFFE), b"v\xff\xff\xff\xfe"),
     (keys.deleted(0), b"d\0\0\0\0"),
     (keys.deleted(258), b"d\0\0\1\2"),
+    (keys.postings_prefix(), b"p"),
+    (keys.postings(2, 16_256), b"p\0\0\0\2\0\0\x3f\x80\0\0"),
+    (keys.postings(0x01020304, 0xFFFFFFFE, 4095), b"p\1\2\3\4\xff\xff\xff\xfe\x0f\xff"),
     (keys.sorted_prefix(), b"s"),
     (keys.sorted_int(0), b"s\x80\0\0\0\0\0\0\0"),
     (keys.sorted_int(1), b"s\x80\0\0\0\0\0\0\1"),
@@ -64,6 +69,11 @@ def test_keys_are_read_back_and_sort_as_their_numbers() -> None:
     rows = [0, 1, 255, 256, 65_536, 2**32 - 2]
     assert [keys.row_of(keys.row(keys.codes_prefix(7), row)) for row in rows] == rows
     assert sorted(rows, key=lambda row: keys.row(keys.ids_prefix(), row)) == rows
+    places = [(0, 65_024, 4095), (1, 0, 0), (1, 0, 1), (1, 0, 256), (1, 16_256, 0), (1, 2**32 - 2, 3), (256, 0, 0)]
+    assert [keys.postings_of(keys.postings(*place)) for place in places] == places
+    assert sorted(places, key=lambda place: keys.postings(*place)) == places
+    key = keys.postings(1, 2, 3)
+    assert [keys.postings_of(other) for other in (key[:-1], key + b"x", b"q" + key[1:], b"")] == [None] * 4
 
 
 def test_a_record_is_frozen() -> None:
@@ -80,9 +90,15 @@ def test_a_record_is_frozen() -> None:
 
 def test_kinds_and_sizes_are_frozen() -> None:
     kinds = (records.META, records.CODES, records.IDS, records.SORTED, records.VECTORS, records.DELETED)
-    assert kinds == (b"m", b"c", b"i", b"s", b"v", b"d")
+    assert (*kinds, records.POSTINGS) == (b"m", b"c", b"i", b"s", b"v", b"d", b"p")
     assert (records.HEADER_SIZE, columns.BLOCK_ROWS, columns.CHUNK_ROWS) == (48, 32, 4064)
-    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 1)
+    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 2)
+    assert (postings.UNIT_ROWS, postings.SEGMENT_ROWS, meta.TABLE_BITS, meta.MAX_TABLES) == (
+        16_256,
+        65_024,
+        (4, 20),
+        4096,
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,6 +173,14 @@ def test_schemas_are_frozen() -> None:
         ("shape", "int"),
         ("staged_rows", "int"),
         ("staged_generation", "int"),
+        ("listed", "int"),
+        ("relisted", "int"),
+    ]
+    assert [(field.name, field.type) for field in fields(Subset)] == [
+        ("kind", "str"),
+        ("bits", "int"),
+        ("tables", "tuple[int, ...]"),
+        ("widths", "tuple[int, ...]"),
     ]
 
 
@@ -167,7 +191,7 @@ STATE = State(txn=3, rows=40, stored=40, count=30, code_size=4, head=4)
 
 
 def options_record(**changes: Any) -> bytes:
-    values = {"program": "lsqindex", "format": 1, **msgpack.unpackb(OPTIONS.to_record()[48:])}
+    values = {"program": "lsqindex", "format": 2, **msgpack.unpackb(OPTIONS.to_record()[48:])}
     return meta.pack({**values, **changes})
 
 
@@ -177,7 +201,7 @@ def test_options_and_state_go_there_and_back() -> None:
     assert State.from_record(STATE.to_record()) == STATE
     assert msgpack.unpackb(OPTIONS.to_record()[48:]) == {
         "program": "lsqindex",
-        "format": 1,
+        "format": 2,
         "dim": 8,
         "metric": "l2",
         "ids": "int",
@@ -187,7 +211,7 @@ def test_options_and_state_go_there_and_back() -> None:
     }
 
 
-@pytest.mark.parametrize("format_number", [2, 3, 1 << 40])
+@pytest.mark.parametrize("format_number", [3, 4, 1 << 40])
 def test_options_of_a_newer_format_say_so(format_number: int) -> None:
     with pytest.raises(NewerFormatError, match="upgrade"):
         Options.from_record(options_record(format=format_number))
@@ -263,6 +287,12 @@ def test_options_without_a_field_are_refused(name: str) -> None:
         {"head": 5},
         {"head": None},
         {"unknown": 1},
+        {"listed": 41},
+        {"listed": -1},
+        {"listed": None},
+        {"relisted": -1},
+        {"relisted": True},
+        {"relisted": 1 << 62},
     ],
 )
 def test_a_state_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
@@ -277,6 +307,78 @@ def test_a_state_without_a_field_is_refused(name: str) -> None:
     del values[name]
     with pytest.raises(DamagedError):
         State.from_record(meta.pack(values))
+
+
+def test_a_state_of_format_1_is_read_as_one_without_lists() -> None:
+    values = msgpack.unpackb(STATE.to_record()[48:])
+    assert {name: values.pop(name) for name in ("listed", "relisted")} == {"listed": 0, "relisted": 0}
+    first = State.from_record(meta.pack(values))
+    assert first == STATE and (first.format, STATE.format) == (1, 2)
+    assert State.from_record(STATE.to_record()).format == 2
+
+
+# -- the subset structure ---------------------------------------------------------------------------
+
+SUBSET = Subset(bits=8, tables=(3, 11, 19), widths=(8, 8, 5))
+
+
+def test_a_subset_structure_goes_there_and_back() -> None:
+    several = (
+        SUBSET,
+        Subset(),
+        Subset(bits=20),
+        Subset(tables=(0,), widths=(20,)),
+        Subset(tables=(5, 6), widths=(1, 3)),
+    )
+    for subset in several:
+        assert Subset.from_record(subset.to_record()) == subset
+    assert msgpack.unpackb(SUBSET.to_record()[48:]) == {
+        "kind": "multi-index",
+        "bits": 8,
+        "tables": [3, 11, 19],
+        "widths": [8, 8, 5],
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "cells"},
+        {"kind": None},
+        {"bits": 3},
+        {"bits": 21},
+        {"bits": -8},
+        {"bits": 8.0},
+        {"bits": True},
+        {"tables": [3, 11]},
+        {"tables": [3, 11, 20]},
+        {"tables": [3, 10, 18]},
+        {"tables": [-1, 7, 15]},
+        {"tables": [3.0, 11, 19]},
+        {"tables": [True, 9, 17]},
+        {"tables": {}},
+        {"tables": None},
+        {"tables": [1 << 62, (1 << 62) + 8, (1 << 62) + 16]},
+        {"widths": [8, 8, 0]},
+        {"widths": [8, 8, 21]},
+        {"widths": [8, 8, 5, 4]},
+        {"widths": "885"},
+        {"tables": list(range(4097)), "widths": [1] * 4097},
+        {"more": 1},
+    ],
+)
+def test_a_subset_structure_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
+    values = msgpack.unpackb(SUBSET.to_record()[48:])
+    with pytest.raises(DamagedError, match="subset"):
+        Subset.from_record(meta.pack({**values, **changes}))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Subset)])
+def test_a_subset_structure_without_a_field_is_refused(name: str) -> None:
+    values = msgpack.unpackb(SUBSET.to_record()[48:])
+    del values[name]
+    with pytest.raises(DamagedError, match="subset"):
+        Subset.from_record(meta.pack(values))
 
 
 # -- committed files ------------------------------------------------------------------------------
@@ -345,6 +447,40 @@ def test_the_untrained_file_of_format_1_opens_and_answers(opened: Callable[[str]
         np.testing.assert_allclose(found.distances, [0.01638871, 0.05236904, 0.22540332, 0.26502591], rtol=1e-5)
 
 
+def test_the_file_of_format_2_with_blocks_of_lists_opens_and_answers(opened: Callable[[str], Index]) -> None:
+    with opened("format2-lists.lsq") as index:
+        assert index.check() == []
+        assert np.array_equal(index.ids(), np.delete(np.arange(16_540), [*range(100, 200), *range(4064, 8128)]))
+        assert index.subset == MultiIndex(bits=4)
+        told = index.stats()
+        assert {name: told[name] for name in ("format", "tables", "table_bits", "listed", "fresh", "deleted")} == {
+            "format": 2,
+            "tables": 2,
+            "table_bits": 4,
+            "listed": 16_500 - 4064,
+            "fresh": 40,
+            "deleted": 100,
+        }
+        # All buckets there are: so what a scan finds.
+        found, scanned = (
+            index.search(QUERIES[:, :4] + 0.25, 4, **how) for how in ({"probes": 32}, {"strategy": "scan"})
+        )
+        assert found.ids.tolist() == scanned.ids.tolist() == [[204, 322, 341, 419], [206, 236, 238, 269]]
+        np.testing.assert_allclose(found.distances[:, 0], [40.2875, 32.96733], rtol=1e-5)
+
+
+def test_the_file_of_format_2_with_wide_tables_opens_and_answers(opened: Callable[[str], Index]) -> None:
+    with opened("format2-tables.lsq") as index:
+        assert index.check() == []
+        names = [f"số {i:03}" for i in range(510)]
+        assert index.ids() == names and index.subset == MultiIndex(bits=14)
+        assert (index.stats()["tables"], index.stats()["listed"], index.stats()["fresh"]) == (3, 500, 20)
+        vectors = np.concatenate([made.vectors(500, 8, 9)[:490], made.vectors(20, 8, 10)])
+        assert np.array_equal(index.get(names), vectors)
+        found = index.search(vectors[::9], k=1, strategy="subset", candidates=600, rerank=600)
+        assert found.ids[:, 0].tolist() == names[::9] and not found.distances.any()
+
+
 @pytest.mark.parametrize("name", made.FILES)
 def test_a_committed_file_can_be_written_to_compacted_and_copied(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -364,13 +500,14 @@ def test_a_committed_file_can_be_written_to_compacted_and_copied(name: str, tmp_
 
 @pytest.mark.parametrize("name", made.FILES)
 def test_committed_files_are_small(name: str) -> None:
-    assert (FIXTURES / name).stat().st_size < 200_000
+    assert (FIXTURES / name).stat().st_size < 250_000
 
 
 def contents(path: Path) -> dict[tuple[bytes, bytes], Any]:
     """Everything in a file, read without this package: (database, key) → (header, payload)."""
     with lmdb.open(str(path), subdir=False, lib_version=0, readonly=True, lock=False, max_dbs=16) as env:
-        names = (b"meta", b"codes", b"ids", b"vectors")
+        with env.begin() as txn:
+            names = [name for name in keys.DATABASES if txn.get(name) is not None]
         dbs = {name: env.open_db(name, create=False) for name in names}
         with env.begin() as txn:
             return {
@@ -381,14 +518,19 @@ def contents(path: Path) -> dict[tuple[bytes, bytes], Any]:
 def plain(stored: dict[tuple[bytes, bytes], Any]) -> dict[tuple[bytes, bytes], Any]:
     """The same with msgpack unpacked, and without what differs from making to making."""
     found = dict(stored)
-    for key in (keys.OPTIONS, keys.STATE, keys.ENCODER):
-        values = msgpack.unpackb(found[keys.META, key][1])
+    format_2 = msgpack.unpackb(found[keys.META, keys.OPTIONS][1])["format"] == 2
+    for db, key in [place for place in found if place[0] == keys.META]:
+        values = msgpack.unpackb(found[db, key][1])
         for name in ("uuid", "distribution", "head"):
             values.pop(name, None)
         if values.get("fitted"):
             free = {"distribution": None, "state": None, "version": None}
             values["fitted"] = {**msgpack.unpackb(values["fitted"]), **free}
-        found[keys.META, key] = values
+        # As a file of format 1 becomes one of format 2.
+        upgraded: dict[bytes, dict[str, Any]] = {keys.OPTIONS: {"format": 2}, keys.STATE: {"listed": 0, "relisted": 0}}
+        if not format_2:
+            values.update(upgraded.get(key, {}))
+        found[db, key] = values
     return found
 
 
@@ -399,10 +541,10 @@ def test_this_version_writes_what_the_committed_file_holds(name: str, tmp_path: 
     shutil.copyfile(FIXTURES / name, tmp_path / "committed.lsq")
     here, committed = plain(contents(tmp_path / name)), plain(contents(tmp_path / "committed.lsq"))
     assert here.keys() == committed.keys()
-    # Training sums in the order of the machine's BLAS: of codes only what surrounds them is compared. How long their
-    # head is (bytes 32 to 35) is the writer's choice, and the encoder's to learn.
+    # Training sums in the order of the machine's BLAS: of codes and lists only what surrounds them is compared. How
+    # long the head of codes is (bytes 32 to 35) is the writer's choice, and the encoder's to learn.
     for place in here:
-        codes = place[0] == keys.CODES
+        codes = place[0] in (keys.CODES, keys.POSTINGS)
         same = here[place][0][:32] == committed[place][0][:32] if codes else here[place] == committed[place]
         assert same, f"{place} differs"
 
@@ -436,9 +578,9 @@ def put(path: Path, key: bytes, value: bytes) -> None:
 def test_a_file_of_a_newer_format_says_so(tmp_path: Path) -> None:
     path = tmp_path / "newer.lsq"
     shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
-    put(path, keys.OPTIONS, options_record(format=2))
+    put(path, keys.OPTIONS, options_record(format=3))
     for read_only in (False, True):
-        with pytest.raises(NewerFormatError, match=r"format 2.*upgrade"):
+        with pytest.raises(NewerFormatError, match=r"format 3.*upgrade"):
             Index.open(path, read_only=read_only)
     assert issubclass(NewerFormatError, NotAnIndexError)
 
@@ -447,7 +589,7 @@ def test_a_newer_format_is_told_even_where_the_state_has_changed_too(tmp_path: P
     """The version is looked at before anything whose shape depends on it."""
     path = tmp_path / "newer.lsq"
     shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
-    put(path, keys.OPTIONS, options_record(format=2, cells=100))
+    put(path, keys.OPTIONS, options_record(format=3, cells=100))
     with lmdb.open(str(path), subdir=False, lib_version=0, max_dbs=16, map_size=1 << 24) as env:
         db = env.open_db(b"meta", create=False)
         with env.begin(write=True) as txn:

@@ -299,8 +299,10 @@ def test_unknown_ids(index: Index, kind: str) -> None:
         ({"rerank": None}, ("rerank=None",)),
         ({"strategy": "full"}, ("strategy='full'", "auto, scan or subset")),
         ({"strategy": None}, ("strategy=None", "auto, scan or subset")),
-        ({"strategy": "subset"}, ("strategy='subset'", "no subset structure", "scan")),
-        ({"distance": "exact"}, ("distance='exact'", "auto, symmetric or asymmetric")),
+        ({"strategy": "subset"}, ("strategy='subset'", "subset structure", "set_subset", "scan")),
+        ({"distance": "score"}, ("distance='score'", "multi-index", "set_subset")),
+        ({"probes": 5, "candidates": 9}, ("probes and candidates", "multi-index", "set_subset")),
+        ({"distance": "exact"}, ("distance='exact'", "auto, symmetric, asymmetric or score")),
         ({"threads": 0}, ("threads=0", "whole number from 1")),
     ],
 )

@@ -28,9 +28,9 @@ from hypothesis.stateful import (
 )
 from numpy.typing import NDArray
 
-from lsqindex import Index, loader, reference, training
-from lsqindex.errors import DuplicateIdError, NoVectorsError, TooFewVectorsError, VectorError
-from lsqindex.storage import rewrite
+from lsqindex import Index, MultiIndex, loader, reference, training
+from lsqindex.errors import DuplicateIdError, NoVectorsError, ParameterError, TooFewVectorsError, VectorError
+from lsqindex.storage import merge, postings, rewrite
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 DIM = 3
@@ -78,12 +78,14 @@ class IndexMachine(RuleBasedStateMachine):
         encoder=st.sampled_from(sorted(ENCODERS)),
         train_size=st.sampled_from([50, 4500, 10**6]),
         in_memory=st.booleans(),
+        subset=st.sampled_from([None, "multi-index", MultiIndex(bits=5)]),
     )
-    def create(self, metric: Any, kept: Any, encoder: str, train_size: int, in_memory: bool) -> None:
+    def create(self, metric: Any, kept: Any, encoder: str, train_size: int, in_memory: bool, subset: Any) -> None:
         parameters, least = ENCODERS[encoder]
+        self.subset = subset if can_have(encoder, subset) else None
         self.train_size, self.kept = max(train_size, least), kept
         options: dict[str, Any] = {"metric": metric, "keep_vectors": kept, "encoder": encoder, "ids": self.kind}
-        options.update(train_size=train_size, **parameters)
+        options.update(train_size=train_size, subset=self.subset, **parameters)
         self.index = Index(DIM, **options) if in_memory else Index.create(self.path, DIM, **options)
 
     def teardown(self) -> None:
@@ -243,6 +245,10 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(sorted(ENCODERS)), staged=st.booleans())
     def reencode(self, name: str, staged: bool) -> None:
         parameters, least = ENCODERS[name]
+        if not can_have(name, self.subset):
+            with pytest.raises((ParameterError, NoVectorsError), match=r"subset|codes only"):
+                self.index.reencode(name, **parameters)
+            return
         self.encode_again(lambda: self.index.reencode(name, **parameters), least, staged)
 
     def encode_again(self, change: Callable[[], Any], least: int, staged: bool) -> None:
@@ -256,6 +262,31 @@ class IndexMachine(RuleBasedStateMachine):
             else:
                 change()
                 assert self.index.is_trained
+
+    # -- the subset structure -------------------------------------------------------------------
+
+    @rule(subset=st.sampled_from([None, "multi-index", MultiIndex(bits=4), MultiIndex(bits=13)]), staged=st.booleans())
+    def set_subset(self, subset: Any, staged: bool) -> None:
+        with small_transactions(staged):
+            if can_have(self.index.encoder.name, subset):
+                self.index.set_subset(subset)
+                self.subset = subset
+                self.all_are_listed(self.index)
+            else:
+                with pytest.raises(ParameterError, match="subset"):
+                    self.index.set_subset(subset)
+
+    @rule(staged=st.booleans())
+    def merge(self, staged: bool) -> None:
+        with small_transactions(staged):
+            self.index.merge()
+        self.all_are_listed(self.index)
+
+    def all_are_listed(self, index: Index) -> None:
+        stats = index.stats()
+        listed = self.subset is not None and index.is_trained
+        assert stats["fresh"] == 0 or not listed
+        assert stats["listed"] == (stats["vectors"] + stats["deleted"] if listed else 0)
 
     # -- the file -----------------------------------------------------------------------------
 
@@ -335,6 +366,21 @@ class IndexMachine(RuleBasedStateMachine):
             assert_found(found, [names[i] for i in allowed.tolist()], near, k)
         if index.is_trained and not index.encoder.layout.floats:
             self.compare_estimates(index, queries, vectors, k)
+        assert (index.subset is None) == (self.subset is None)
+        if index.is_trained and self.subset is not None:
+            self.compare_lists(index, queries, k)
+
+    def compare_lists(self, index: Index, queries: Vectors, k: int) -> None:
+        """All buckets of all tables hold all rows: a subset search is then a scan. Some hold rows that are there."""
+        everything = len(self.model) + 1
+        near = index.search(queries, k=k, probes=1 << 16, candidates=everything)
+        scanned = index.search(queries, k=k, strategy="scan")
+        assert np.array_equal(near.distances, scanned.distances) and near.ids.tolist() == scanned.ids.tolist()
+        some = index.search(queries, k=k, distance="score")
+        found = [name for name in some.ids.ravel().tolist() if name not in (None, -1)]
+        assert all(name in self.model for name in found) and len(found) == 2 * min(k, len(self.model))
+        stats = index.stats()
+        assert stats["listed"] + stats["fresh"] == stats["vectors"] + stats["deleted"]
 
     def exact(self, index: Index) -> bool:
         return self.kept is not None or not index.is_trained or index.encoder.layout.floats
@@ -384,6 +430,11 @@ def grid(n: int, seed: int) -> Vectors:
     return vectors
 
 
+def can_have(encoder: str, subset: Any) -> bool:
+    """Whether codes of an encoder can have these tables: vectors as they are have none, others than bits no number."""
+    return subset is None or (encoder != "flat" and (encoder != "pq" or subset == "multi-index"))
+
+
 def plain(ids: Any) -> list[Any]:
     return cast(list[Any], ids.tolist()) if isinstance(ids, np.ndarray) else list(ids)
 
@@ -424,13 +475,18 @@ def assert_found(found: Any, names: list[Any], near: NDArray[np.float32], k: int
 def small_transactions(on: bool) -> Iterator[None]:
     """Large adds, trainings and copies in many transactions, as with millions of vectors."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (loader, training, rewrite) if on else ():
+        for module in (loader, training, rewrite, merge) if on else ():
             patch.setattr(module, "COMMIT_BYTES", 1 << 15)
         yield
 
 
 @pytest.mark.parametrize("machine", [IntMachine, StrMachine])
-def test_any_sequence_of_changes_agrees_with_a_dict(machine: type[IndexMachine]) -> None:
+def test_any_sequence_of_changes_agrees_with_a_dict(
+    machine: type[IndexMachine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A chunk is a unit of posting lists, so that these steps fill units, and segments, too.
+    monkeypatch.setattr(postings, "UNIT_ROWS", 4064)
+    monkeypatch.setattr(postings, "SEGMENT_ROWS", 4 * 4064)
     chosen = settings(
         max_examples=1500 if LONG else 36,
         stateful_step_count=40 if LONG else 20,

@@ -26,7 +26,8 @@ import pytest
 
 import lsqindex
 from lsqindex import Index
-from lsqindex.errors import BusyError, ForkedError, ParameterError
+from lsqindex.errors import BusyError, DamagedError, ForkedError, ParameterError
+from lsqindex.storage import env
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -227,6 +228,42 @@ def test_each_search_sees_one_committed_state(child: Callable[[], Child], tmp_pa
     sound(path, range(50))
 
 
+class Overtaken:
+    """A transaction as LMDB gives it when two commits came while it began: their pages, and the number from before."""
+
+    def __init__(self, txn: Any) -> None:
+        self._txn = txn
+
+    def id(self) -> int:
+        return int(self._txn.id()) - 2
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._txn, name)
+
+
+@pytest.mark.parametrize("times", [1, 5, 10**9])
+def test_a_reader_that_two_commits_overtake_takes_another_snapshot(
+    times: int, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    begin_read = env.Env.begin_read
+
+    def overtaken(self: env.Env) -> Any:
+        begun.append(1)
+        txn = begin_read(self)
+        return Overtaken(txn) if len(begun) <= times else txn
+
+    with Index.open(path) as index:
+        index.add([[1.0, 1.0]], [100])
+        monkeypatch.setattr(env.Env, "begin_read", overtaken)
+        if times < 10:
+            assert 100 in index
+            assert len(begun) > times
+        else:  # it is damage after all
+            with pytest.raises(DamagedError, match="transaction"):
+                index.search([1, 1], k=1)
+
+
 def test_readers_follow_a_map_that_another_process_grows(child: Callable[[], Child], path: Path) -> None:
     reader, writer, third = child(), child(), child()
     small = "lsqindex.storage.engine.INITIAL_MAP = 1 << 17\n"
@@ -263,6 +300,103 @@ def test_two_processes_grow_the_map_in_turn(child: Callable[[], Child], path: Pa
         )
     assert grown > 1, "the map never moved"
     sound(path, [*range(10), *range(100, 8100)])
+
+
+# -- posting lists ----------------------------------------------------------------------------------------
+
+LISTED = """
+def vectors(n, seed):
+    return np.random.default_rng(seed).standard_normal((n, 4)).astype(np.float32)
+
+def agree():
+    # Where all buckets are looked into, a subset search is a scan.
+    near = index.search(vectors(2, 9), 20, probes=1 << 17, candidates=10**6)
+    scanned = index.search(vectors(2, 9), 20, strategy="scan")
+    assert (near.ids == scanned.ids).all() and (near.distances == scanned.distances).all()
+    return [index.stats()[name] for name in ("vectors", "listed", "fresh")]
+"""
+
+
+def test_readers_see_the_lists_of_one_committed_state(child: Callable[[], Child], tmp_path: Path) -> None:
+    path, writer, reader = tmp_path / "index.lsq", child(), child()
+    writer.run(
+        LISTED
+        + """
+from lsqindex import MultiIndex
+index = Index.create(path, 4, encoder="lsh", bits=16, subset=MultiIndex(bits=8)).train(vectors(50, 0))
+index.add(vectors(16_000, 1))
+""",
+        path=path,
+    )
+    reader.run(LISTED + "index = Index.open(path, read_only=True)", path=path)
+    assert reader.run("result = agree()") == [16_000, 0, 16_000]
+    steps = {
+        "index.add(vectors(300, 2))": [16_300, 16_256, 44],
+        "index.merge()": [16_300, 16_300, 0],
+        "index.delete(range(4064))": [12_236, 12_236, 0],
+        "index.add(vectors(60_000, 3))": [72_236, 60_960, 11_276],
+        "index.set_subset(MultiIndex(bits=16))": [72_236, 72_236, 0],
+        "index.compact()": [72_236, 72_236, 0],
+        "index.set_subset(None); index.set_subset(MultiIndex(bits=4))": [72_236, 72_236, 0],
+    }
+    for step, wanted in steps.items():
+        writer.run(step)
+        assert reader.run("result = agree()") == wanted, step
+        assert reader.run("result = index.check()") == []
+    # A snapshot that is being read stays as it is, whatever is listed meanwhile.
+    reader.start(
+        """
+        with index._reader() as snapshot:
+            from lsqindex.storage import lists
+            before = [(key, bytes(value)) for key, value in lists.entries(snapshot)]
+            tell(len(before))
+            hear()
+            result = before == [(key, bytes(value)) for key, value in lists.entries(snapshot)]
+        """
+    )
+    assert reader.answer() > 0
+    writer.run(
+        "index.add(vectors(20_000, 4)); index.set_subset(MultiIndex(bits=12)); index.delete(range(9000, 20_000))"
+    )
+    reader.go_on()
+    assert reader.answer() is True
+    assert reader.run("result = agree()[0], index.check()") == [72_236 + 20_000 - 11_000, []]
+
+
+@pytest.mark.parametrize("name", ["format1-trained.lsq", "format1-untrained.lsq"])
+def test_a_file_that_another_process_brings_to_a_newer_format(
+    child: Callable[[], Child], tmp_path: Path, name: str
+) -> None:
+    """Who has it open reads on, a snapshot from before, too; and writes, without a second upgrade."""
+    path = tmp_path / name
+    shutil.copyfile(Path(__file__).parent / "fixtures" / name, path)
+    writer, reader, snapshot = child(), child(), child()
+    for one in (writer, reader, snapshot):
+        one.run("index = Index.open(path)\nvectors = lambda n: np.ones((n, index.dim))", path=path)
+    count = reader.run("result = len(index)")
+    reader.run("with index.batch(): pass")  # open for writing, and nothing written
+    snapshot.start(
+        """
+        with index._reader() as held:
+            tell(held.state.format)
+            hear()
+            from lsqindex.storage.store import Store
+            living = len(Store(held, index._options).living())
+            result = held.state.format, sorted(name.decode() for name in held.dbs), living
+        """
+    )
+    assert snapshot.answer() == 1
+    assert writer.run("index.delete(index.ids()[:1]); result = index.stats()['format']") == 2
+    snapshot.go_on()
+    assert snapshot.answer() == [1, ["codes", "ids", "meta", "vectors"], count]
+    for one in (snapshot, reader):
+        assert one.run("result = index.stats()['format'], len(index), index.check()") == [2, count - 1, []]
+        assert one.run("result = len(index.search(vectors(1), 3).ids[0])") == 3
+    # A writer that had it open before, and one after another.
+    for one in (reader, snapshot, writer):
+        one.run("index.delete(index.ids()[:1])")
+    reader.run("index.set_subset('multi-index')")
+    assert writer.run("result = index.check(), len(index), index.subset is not None") == [[], count - 4, True]
 
 
 # -- a full map -----------------------------------------------------------------------------------------
@@ -1257,6 +1391,34 @@ def test_a_full_disk_in_a_large_add_and_a_training(child: Callable[[], Child], t
             assert index.check() == []
         assert len(index) == 30000 and (index.get(np.arange(30000)) == vectors).all()
         """,
+        path=tmp_path / "index.lsq",
+    )
+
+
+@needs_linux
+def test_a_full_disk_while_rows_are_listed(child: Callable[[], Child], tmp_path: Path) -> None:
+    """An add is done, for its lists may come later; what was asked to list says that it could not."""
+    child().run(
+        LISTED
+        + """
+from lsqindex import MultiIndex
+from lsqindex.storage import merge
+merge.COMMIT_BYTES = 1
+index = Index.create(path, 4, encoder="lsh", bits=16, subset=MultiIndex(bits=4)).train(vectors(50, 0))
+index.set_subset(None)
+index.add(vectors(85_000, 1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path) + 600_000, resource.RLIM_INFINITY))
+try:
+    index.set_subset(MultiIndex(bits=4))
+    raise AssertionError("there was room")
+except DiskFullError:
+    pass
+assert index.check() == [] and index.subset == MultiIndex(bits=4)
+assert agree() == [85_000, 65_024, 19_976], agree()
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+index.merge()
+assert index.check() == [] and agree() == [85_000, 85_000, 0]
+""",
         path=tmp_path / "index.lsq",
     )
 

@@ -1,7 +1,7 @@
 """Rebuild the files of a logged run (log_writes.c) as they could be after a kill or a power cut, and judge them.
 
-``python replay.py LOG EVERY SUBSETS SEED`` looks at moments of the run: every sync, rename and acknowledgement, and
-every EVERY-th other event. Of each moment it makes
+``python replay.py LOG EVERY SUBSETS SEED [UNIT]`` looks at moments of the run: every sync, rename and
+acknowledgement, and every EVERY-th other event. (UNIT: the rows of a unit of posting lists.) Of each moment it makes
 
 - the state after a kill: everything that was written until then is there;
 - SUBSETS states after a power cut: what was synced is there, of the rest some pages of some writes, and of the
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acknowledged import COPY, INDEX, Acknowledged, judge
+from acknowledged import COPY, INDEX, Acknowledged, judge, small_units
 
 _HEADER = struct.Struct("<QQQII")
 _PAGE = 4096
@@ -160,4 +160,6 @@ def replay(log: Path, every: int, subsets: int, seed: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 5:
+        small_units(int(sys.argv[5]))
     print(json.dumps(replay(Path(sys.argv[1]), *(int(number) for number in sys.argv[2:5]))))

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from acknowledged import COPY, DIM, INDEX, vectors
+from acknowledged import COPY, DIM, INDEX, small_units, vectors
 
 import lsqindex.loader
 import lsqindex.storage.engine
+import lsqindex.storage.merge
 import lsqindex.storage.rewrite
-from lsqindex import Index
+from lsqindex import Index, MultiIndex
 from lsqindex.storage import env as envs
 
 SMALL_IDS = 300
@@ -117,6 +118,16 @@ class Life:
         self.begin("train", [], [])
         self.index.train()
 
+    def do_subset(self) -> None:
+        """Other tables, or none: all lists are made anew, or removed."""
+        self.begin("subset", [], [])
+        bits = int(self.random.integers(3, 14))
+        self.index.set_subset(MultiIndex(bits=bits) if bits > 3 else None)
+
+    def do_merge(self) -> None:
+        self.begin("merge", [], [])
+        self.index.merge()
+
     def do_reencode(self) -> None:
         self.begin("reencode", [], [])
         self.index.reencode("lsh", bits=int(self.random.integers(8, 200)))
@@ -131,6 +142,7 @@ def live(
     create: dict[str, Any] | None = None,
     map_size: int = 0,
     commit_bytes: int = 0,
+    unit_rows: int = 0,
     in_turn: bool = False,
     sync: bool = True,
 ) -> None:
@@ -140,6 +152,9 @@ def live(
     if commit_bytes:
         setattr(lsqindex.storage.rewrite, "COMMIT_BYTES", commit_bytes)  # noqa: B010
         setattr(lsqindex.loader, "COMMIT_BYTES", commit_bytes)  # noqa: B010  (imported there by name)
+        setattr(lsqindex.storage.merge, "COMMIT_BYTES", commit_bytes)  # noqa: B010
+    if unit_rows:
+        small_units(unit_rows)
     life = Life(directory, first, seed, create)
     if not sync:
         life.index.close()
