@@ -41,9 +41,6 @@ typedef struct {
     int64_t postings, touched;
 } lsq_scorer;
 
-/* Of each list so many rows are asked for ahead of need; where it is longer, the machine itself reads ahead. */
-enum { LSQ_LIST_AHEAD = 256 };
-
 /* ---- adding up --------------------------------------------------------------------------------------------------- */
 
 LSQ_INLINE const uint8_t *lsq_list_at(const lsq_lists *lists, int64_t block, int64_t table) {
@@ -78,8 +75,7 @@ static int64_t lsq_find_lists(const lsq_lists *lists, int64_t block, lsq_scorer 
         int bits = lists->table[probes[i].table].bits;
         const uint8_t *rows = lsq_list_rows(lsq_list_at(lists, block, probes[i].table), bits);
         if (bits > LSQ_DIRECTORY_BITS) lsq_narrow(rows + 2 * (uint64_t)count, bits, probes[i].bucket, from + i, to + i);
-        const uint8_t *end = rows + 2 * (uint64_t)(to[i] - from[i] < LSQ_LIST_AHEAD ? to[i] : from[i] + LSQ_LIST_AHEAD);
-        for (rows += 2 * (uint64_t)from[i]; rows < end; rows += 64) lsq_prefetch(rows);
+        lsq_prefetch(rows + 2 * (uint64_t)from[i]); /* (More of it would be asked for in vain: the machine reads ahead.) */
         postings += to[i] - from[i];
     }
     return postings;

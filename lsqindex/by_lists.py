@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ class Candidates:
 
 
 def find(
-    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, wide: int
+    store: Store, coder: Coder, request: Request, rows: RowNumbers | None, wide: int
 ) -> Iterator[tuple[Vectors, Candidates]]:
     """Candidates for the ``wide`` nearest among ``rows``, or all for None; for some queries after others."""
     values = coder.encoder._probe_tables(request.queries, coder.metric).values
@@ -62,8 +62,7 @@ def find(
     for first in range(0, len(request.queries), _AT_ONCE):
         at = slice(first, first + _AT_ONCE)
         some = replace(request, queries=request.queries[at])
-        own = Tables(tables.values[at], tables.bias[at])
-        search = _Search(store, coder, some, own, values[at], probing, rows, wide)
+        search = _Search(store, coder, some, values[at], probing, rows, wide)
         yield some.queries, ranked(search)
 
 
@@ -74,12 +73,16 @@ class _Search:
     store: Store
     coder: Coder
     request: Request
-    tables: Tables
     #: Their probe tables.
     values: NDArray[np.float32]
     probing: Probing
     rows: RowNumbers | None
     wide: int
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Of their distances: not needed where all candidates are ranked by their vectors."""
+        return self.coder.encoder._checked_tables(self.request.queries, self.coder.metric, self.request.distance)
 
     def best(self, among: Lists) -> multi_index.Scored:
         found = multi_index.best(among, self.values, self.probing, threads=self.request.threads)
@@ -125,25 +128,29 @@ def _listed(store: Store, rows: RowNumbers | None) -> int:
 
 
 def _by_distance(search: _Search) -> Candidates:
-    """The best by their scores, and the nearest of the fresh."""
+    """The best by their scores, and the nearest of the fresh; or of all, for queries whose buckets hold too few."""
     found, fresh = search.best(_stored_lists(search.store, search.coder)), _fresh(search)
-    if (found.counts < search.probing.least).any():
-        return _scanned(search)
     kept = search.store.options.keep_vectors is not None and search.request.rerank >= search.probing.wanted
     if kept:
         found = _without_most_ties(search, found)
-    both = partial(_together, found.counts, fresh.counts)
-    counts, rows = found.counts + fresh.counts, both(found.rows, fresh.rows)
-    if kept:
-        return Candidates(counts, rows, None)
-    return Candidates(counts, rows, both(search.distances(found.counts, found.rows), fresh.distances))
+    lacking = found.counts < search.probing.least
+    counts, rows = _only(~lacking, found.counts, found.rows)
+    parts = [
+        _Part(counts, rows, np.empty(0, np.float32) if kept else search.distances(counts, rows)),
+        _Part(*_only(~lacking, fresh.counts, fresh.rows, fresh.distances)),
+    ]
+    if lacking.any():
+        parts.append(_scanned(search, lacking))
+    counts, rows = _together(parts, [part.rows for part in parts])
+    distances = None if kept else _together(parts, [part.distances for part in parts])[1]
+    return Candidates(counts, rows, distances)
 
 
 def _without_most_ties(search: _Search, found: multi_index.Scored) -> multi_index.Scored:
     """Where far more rows than are wanted have the same last score, those of them whose codes are nearest."""
-    many = found.counts > 2 * search.probing.wanted
-    if not many.any():
+    if not len(found.counts) or int(found.counts.max()) <= 2 * search.probing.wanted:
         return found
+    many = found.counts > 2 * search.probing.wanted
     queries = np.repeat(np.arange(len(many)), found.counts)
     last = np.zeros(len(many), np.uint16)
     some = found.counts > 0
@@ -156,23 +163,51 @@ def _without_most_ties(search: _Search, found: multi_index.Scored) -> multi_inde
     return replace(found, counts=counts, rows=found.rows[places], scores=found.scores[places])
 
 
-def _scanned(search: _Search) -> Candidates:
-    """All by a scan: no reasonable number of buckets holds the rows that some queries lack."""
-    parts = list(by_scan.find(search.store, search.coder, search.request, search.tables, search.rows, search.wide))
-    counts, rows, distances = (np.concatenate(part) for part in zip(*map(_parts, parts), strict=True))
-    return Candidates(counts, rows, distances)
+class _Part(NamedTuple):
+    """Rows of each query from one source, and their distances by code (none where nobody asks for these)."""
+
+    counts: NDArray[np.int64]
+    rows: RowNumbers
+    distances: NDArray[np.float32]
 
 
-def _parts(found: scan.Found) -> tuple[NDArray[np.int64], RowNumbers, NDArray[np.float32]]:
-    return found.counts, found.rows, found.distances
+def _only(queries: NDArray[np.bool_], counts: NDArray[np.int64], *values: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """The same for these queries only: the others have nothing."""
+    if queries.all():
+        return counts, *values
+    kept = np.repeat(queries, counts)
+    return np.where(queries, counts, 0), *(array[kept] for array in values)
 
 
-def _fresh(search: _Search) -> scan.Found:
+def _together(parts: list[_Part], values: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """How many rows of each query all sources have together, and their ``values``, query by query."""
+    if not any(len(part.rows) for part in parts[1:]):
+        return parts[0].counts, values[0]
+    counts = np.sum([part.counts for part in parts], axis=0)
+    queries = np.arange(len(counts))
+    order = np.argsort(np.concatenate([np.repeat(queries, part.counts) for part in parts]), kind="stable")
+    return counts, np.concatenate(values)[order]
+
+
+def _scanned(search: _Search, queries: NDArray[np.bool_]) -> _Part:
+    """The nearest rows of some queries, by a scan."""
+    some = replace(search.request, queries=search.request.queries[queries])
+    tables = Tables(search.tables.values[queries], search.tables.bias[queries])
+    search.request.trace.scanned += len(some.queries)
+    found = list(by_scan.find(search.store, search.coder, some, tables, search.rows, search.wide))
+    counts = np.zeros(len(queries), np.int64)
+    counts[queries] = np.concatenate([part.counts for part in found])
+    return _Part(
+        counts, *(np.concatenate(arrays) for arrays in zip(*((p.rows, p.distances) for p in found), strict=True))
+    )
+
+
+def _fresh(search: _Search) -> _Part:
     """The nearest of the rows that no list has yet."""
     store, state, trace = search.store, search.store.state, search.request.trace
     nq = len(search.request.queries)
     if state.listed == state.rows:
-        return scan.Found(np.zeros(nq, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32))
+        return _Part(np.zeros(nq, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32))
     codes, bits = once(store, "fresh", lambda: _fresh_codes(store, search.coder))
     allowed = search.probing.allowed
     if bits is not None and allowed is not None:
@@ -183,8 +218,9 @@ def _fresh(search: _Search) -> scan.Found:
     trace.rows += codes.rows * nq
     trace.fresh += (state.rows - state.listed) * nq
     trace.chunks += -(-codes.rows // CHUNK_ROWS) * nq
-    parts = [_parts(found) for found in scan.nearest(codes, search.tables, wanted, threads=search.request.threads)]
-    return scan.Found(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    parts = list(scan.nearest(codes, search.tables, wanted, threads=search.request.threads))
+    arrays = ((part.counts, part.rows, part.distances) for part in parts)
+    return _Part(*(np.concatenate(own) for own in zip(*arrays, strict=True)))
 
 
 def _fresh_codes(store: Store, coder: Coder) -> tuple[scan.Codes, NDArray[np.uint8] | None]:
@@ -196,7 +232,8 @@ def _fresh_codes(store: Store, coder: Coder) -> tuple[scan.Codes, NDArray[np.uin
     found = by_scan.codes_at(*here, store, coder, deleted.addresses(store.source))
     if not len(here[0]) or int(here[0][0]) >= listed:
         return found, None
-    return found, by_scan.bits_of(np.arange(listed, store.state.rows, dtype=np.uint32))
+    end = int(here[0][-1]) + int(here[1][-1])
+    return found, by_scan.bits_of(np.arange(listed, end, dtype=np.uint32))
 
 
 # -- ranked by score, as in the paper -------------------------------------------------------------
@@ -208,14 +245,18 @@ def _by_score(search: _Search) -> Candidates:
     tables = len(_found(search.store).bits)
     counts, rows = found.counts, found.rows
     missing = (tables - found.scores.astype(np.int64)).astype(np.float32)
-    if (counts < search.probing.least).any():
-        others = _scanned(search)
-        own = np.repeat(np.arange(len(counts)), counts) << 32 | rows
-        new = ~np.isin(np.repeat(np.arange(len(others.counts)), others.counts) << 32 | others.rows, own)
-        extra = np.add.reduceat(np.append(new, False), np.cumsum(others.counts) - others.counts) * (others.counts > 0)
-        both = partial(_together, counts, extra.astype(np.int64))
-        missing = both(missing, np.full(int(new.sum()), tables, np.float32))
-        counts, rows = counts + extra, both(rows, others.rows[new])
+    lacking = counts < search.probing.least
+    if lacking.any():
+        # The nearest of the rows that no bucket returned follow, as rows without a score.
+        others = _scanned(search, lacking)
+        queries = np.arange(len(counts))
+        own = np.repeat(queries, counts) << 32 | rows
+        new = ~np.isin(np.repeat(queries, others.counts) << 32 | others.rows, own)
+        extra = np.bincount(np.repeat(queries, others.counts)[new], minlength=len(counts))
+        nothing = np.empty(0, np.float32)
+        parts = [_Part(counts, rows, nothing), _Part(extra, others.rows[new], nothing)]
+        missing = _together(parts, [missing, np.full(int(new.sum()), tables, np.float32)])[1]
+        counts, rows = _together(parts, [part.rows for part in parts])
     return Candidates(counts, rows, search.distances(counts, rows), missing)
 
 
@@ -270,14 +311,3 @@ def _lists(stored: lists.Lists, store: Store, coder: Coder) -> Lists:
     chunks[store.codes().starts // CHUNK_ROWS] = 1
     bits = deleted.addresses(store.source)
     return multi_index.lists_of(stored, coder.layout, bits, chunks, segment_rows=SEGMENT_ROWS, chunk_rows=CHUNK_ROWS)
-
-
-def _together(
-    first: NDArray[np.int64], second: NDArray[np.int64], values: NDArray[Any], others: NDArray[Any]
-) -> NDArray[Any]:
-    """What two sources have for each query, one after the other; they have so many of each (``first``, ``second``)."""
-    if not len(others):
-        return values
-    queries = np.arange(len(first))
-    order = np.argsort(np.concatenate([np.repeat(queries, first), np.repeat(queries, second)]), kind="stable")
-    return np.concatenate([values, others])[order]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+import numpy as np
+
 from .matches import Matches
 
 
@@ -20,6 +22,8 @@ class Trace:
     chunks: int = 0
     #: Rows among them that are in no posting list yet.
     fresh: int = 0
+    #: Queries that were answered by a scan, because no reasonable number of buckets held as many rows as were wanted.
+    scanned: int = 0
     #: Rows whose score was good enough to be ranked by distance.
     candidates: int = 0
     #: Rows whose distance was computed again, exactly or asymmetrically.
@@ -54,6 +58,8 @@ class Explanation:
     rows: int
     chunks: int
     fresh: int
+    #: Queries answered by a scan after all: no reasonable number of buckets held as many rows as were wanted.
+    scanned: int
     #: Rows ranked by the distance of their code; rows ranked again, by kept vectors or asymmetrically.
     candidates: int
     reranked: int
@@ -66,7 +72,5 @@ class Explanation:
             number = getattr(self, field.name)
             if number:
                 lines.append(f"{field.name.replace('_', ' '):<11} {number:,}")
-        lines.append(
-            f"matches     {sum(distance < float('inf') for distance in self.matches.distances.ravel().tolist())}"
-        )
+        lines.append(f"matches     {int((self.matches.distances < np.inf).sum()):,}")
         return "\n".join(lines)

@@ -313,11 +313,16 @@ class Index:
         has learned that it pays, a row whose first bytes are far is not read further. ``threads`` (all processors
         by default) never changes an answer. Smaller distances are nearer; equal ones come by id.
 
-        ``strategy``: "scan" reads all codes; "subset" what the multi-index returns: the rows of the ``probes``
-        buckets nearest to the query, of all tables together; of these the ``candidates`` that are in most of them
-        are ranked by distance. ``distance="score"`` ranks by the number of tables that return a row, as section 3.2
-        of the paper does, and gives the number of those that do not; ties come by the code's distance. "auto" scans
-        small indexes, and those that have no multi-index. :meth:`explain` tells what was done.
+        ``strategy``: "scan" reads all codes; "subset" reads what the multi-index returns; "auto" chooses: it scans
+        where there is no multi-index, where few rows are in it, or where the encoder's codes do not suit it.
+        :meth:`explain` tells what was done and why. Of the multi-index are:
+
+        - ``probes``: look into so many buckets, the nearest to the query of all tables together, and no more (there may
+          then be fewer than ``k`` rows). By default 16 a table, and more until there are enough rows.
+        - ``candidates``: rank so many rows by distance, those that most of these buckets hold. By default four times
+          the larger of ``k`` and ``rerank``, and at least 256.
+        - ``distance="score"``: rank by the number of tables that return a row, as section 3.2 of the paper does. The
+          distance is then the number of tables that do not; ties come by the code's distance.
 
         >>> index = Index(dim=2)
         >>> _ = index.add([[0, 0], [1, 0], [5, 5]], ids=[10, 20, 30])
@@ -327,8 +332,24 @@ class Index:
         asked = Asked(k, strategy, distance, rerank, probes, candidates, progressive, threads)
         return self._search(queries, asked, filter)[0]
 
-    def explain(self, query: ArrayLike, k: int = 10, *, filter: Any = None, **search: Any) -> Explanation:
+    def explain(
+        self,
+        query: ArrayLike,
+        k: int = 10,
+        *,
+        strategy: Strategy = "auto",
+        distance: Ranking = "auto",
+        rerank: int = 0,
+        filter: Any = None,
+        probes: int | None = None,
+        candidates: int | None = None,
+        progressive: bool = True,
+        threads: int | None = None,
+    ) -> Explanation:
         """Do what :meth:`search` with the same arguments would, and tell how: strategy, why, what was read.
+
+        Printed, it is a short table; its ``matches`` are what :meth:`search` returns. Numbers of several queries are
+        added up.
 
         >>> import numpy as np
         >>> vectors = np.random.default_rng(0).standard_normal((1000, 16))
@@ -337,11 +358,12 @@ class Index:
         >>> index.merge()
         >>> told = index.explain(vectors[0], k=3, strategy="subset", probes=4)
         >>> told.strategy, told.tables, told.probes
-        ('subset', 3, 4)
+        ('subset', 4, 4)
         """
-        found, strategy, why, request, bits = self._search(query, Asked(k, **search), filter, counting=True)
-        used = bits if strategy == "subset" else ()
-        return Explanation(strategy, why, len(used), max(used, default=0), **asdict(request.trace), matches=found)
+        asked = Asked(k, strategy, distance, rerank, probes, candidates, progressive, threads)
+        found, taken, why, request, bits = self._search(query, asked, filter, counting=True)
+        used = bits if taken == "subset" else ()
+        return Explanation(taken, why, len(used), max(used, default=0), **asdict(request.trace), matches=found)
 
     def _search(
         self, queries: ArrayLike, asked: Asked, filter: Any, *, counting: bool = False
@@ -490,12 +512,16 @@ class Index:
     def set_subset(self, subset: SubsetLike, *, progress: loader.Progress | None = None) -> Self:
         """Add, change or remove (None) the subset structure; lists are made from the stored codes.
 
-        ``subset`` as in :meth:`create`. Others go on reading, and writing when it is done; what is not listed yet is
-        scanned, so answers are right at any moment. ``progress(rows listed, rows in all)`` is called on the way.
+        ``subset`` as in :meth:`create`. Others read meanwhile, and write when it is done; what is not listed yet is
+        scanned, so no row is ever missing. ``progress(rows listed, rows in all)`` is called on the way. An index that
+        is not trained has no codes to list: it keeps what is asked for until it has.
 
         >>> index = Index(dim=2, encoder="lsh", bits=16)
         >>> index.set_subset("multi-index").subset
         MultiIndex(bits=None)
+        >>> _ = index.add([[1, 2], [-3, 1], [2, 5]])
+        >>> index.train().subset
+        MultiIndex(bits=4)
         """
         asked = check_subset(subset)
         with self._writer() as writer:
@@ -504,17 +530,28 @@ class Index:
         return self
 
     def merge(self, *, progress: loader.Progress | None = None) -> None:
-        """List all fresh rows now: those that were added since, and do not fill a block of their own yet.
+        """List all fresh rows now: those that were added last, and are in no posting list yet.
 
-        A search scans them, so it is faster after this; adding lists most rows by itself. Where there are many more
-        vectors than the bits of the tables were chosen for, they are chosen anew, and all rows are listed again.
+        A search by the multi-index scans them, so it is faster after this. Adding lists rows by itself, 16,256 at a
+        time. Where the bits of the tables were chosen, and there are vectors enough for more bits now, these are chosen
+        anew and all rows are listed again. Without a subset structure there is nothing to do.
+
+        >>> import numpy as np
+        >>> index = Index(dim=8, encoder="lsh", bits=32, subset="multi-index")
+        >>> _ = index.train(np.eye(8)).add(np.eye(8))
+        >>> index.stats()["fresh"]
+        8
+        >>> index.merge()
+        >>> index.stats()["fresh"]
+        0
         """
         with self._writer() as writer:
             coder = self._coder(writer)
             stored = subsets.of(writer, coder)
             if stored is not None:
                 chosen = subsets.chosen_anew(stored, coder, writer.state.count)
-                outgrown = stored.widths[:1] < chosen.widths[:1]
+                # Two bits: four times the vectors. All rows are listed anew, which is not done for a few more.
+                outgrown = sum(stored.widths[:1]) + 1 < sum(chosen.widths[:1])
                 self._relist(writer, chosen if outgrown else stored, progress)
 
     def _relist(self, writer: Writer, tables: Subset | None, progress: loader.Progress | None) -> None:

@@ -70,8 +70,8 @@ class Asked:
         """For queries, and an index that stores codes by ``coder``."""
         if self.of_subset and not subset:
             raise ParameterError(
-                f"{self.of_subset}, and this index has none: set_subset('multi-index') adds one, and "
-                "strategy='scan' needs none"
+                f"{self.of_subset}, and this index has none: set_subset('multi-index') adds one; without these "
+                "options all codes are scanned"
             )
         offered = coder.encoder.distances(coder.metric)
         if not coder.layout.floats and self.distance not in ("auto", "score", *offered):

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from . import by_lists, by_scan
 from .coder import Coder
-from .encoders.layout import Tables
 from .matches import Matches
 from .request import Request, choose
 from .search import exact, rerank, scan, topk
@@ -41,8 +40,7 @@ def search(store: Store, coder: Coder, request: Request) -> tuple[Matches, str, 
         assert rows is not None
         return _search_vectors(store, coder, request, rows), strategy, why
     wide = min(max(request.k, request.rerank), store.state.count)
-    tables = coder.encoder._checked_tables(request.queries, coder.metric, request.distance)
-    found = (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, tables, rows, wide)
+    found = (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, rows, wide)
     return found, strategy, why
 
 
@@ -54,9 +52,8 @@ def _rows_of(store: Store, ids: Any) -> RowNumbers:
 # -- distance estimation --------------------------------------------------------------------------
 
 
-def _by_scan(
-    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, wide: int
-) -> Matches:
+def _by_scan(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, wide: int) -> Matches:
+    tables = coder.encoder._checked_tables(request.queries, coder.metric, request.distance)
     counts, near, distances, ids = _nearest(store, by_scan.find(store, coder, request, tables, rows, wide), wide)
     if request.rerank:
         better = _again(store, coder, request, request.queries, counts, near)
@@ -87,10 +84,8 @@ def _nearest(
 # -- subset indexing ------------------------------------------------------------------------------
 
 
-def _by_lists(
-    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, wide: int
-) -> Matches:
-    found = by_lists.find(store, coder, request, tables, rows, wide)
+def _by_lists(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, wide: int) -> Matches:
+    found = by_lists.find(store, coder, request, rows, wide)
     parts = [_ranked(store, coder, request, queries, candidates, wide) for queries, candidates in found]
     return Matches(np.concatenate([part.ids for part in parts]), np.concatenate([part.distances for part in parts]))
 
@@ -99,7 +94,7 @@ def _ranked(
     store: Store, coder: Coder, request: Request, queries: Vectors, found: by_lists.Candidates, wide: int
 ) -> Matches:
     counts, near, distances = found.counts, found.rows, found.distances
-    if distances is not None and (found.missing is not None or not request.rerank or len(near) > wide * len(counts)):
+    if distances is not None and (found.missing is not None or not request.rerank or (counts > wide).any()):
         # The best by their codes; by score first, where that is the ranking.
         if found.missing is None:
             counts, places = topk.cut(counts, distances, wide)

@@ -28,10 +28,12 @@ from .storage.writer import Writer
 class MultiIndex:
     """Multiple index hashing, the subset structure of the paper: a hash table for every ``bits`` bits of the code.
 
-    ``bits``, 4 to 20, are for binary codes; None chooses them from the number of vectors. Other codes have a table for
-    each dimension, and take no ``bits``.
+    ``bits``, 4 to 20, are for binary codes; None chooses them from the number of vectors, about 64 for each bucket.
+    Other codes have a table for each dimension, and take no ``bits``.
 
-    >>> MultiIndex(bits=12)
+    >>> from lsqindex import Index
+    >>> index = Index(dim=64, encoder="itq", bits=64, subset=MultiIndex(bits=12))
+    >>> index.subset
     MultiIndex(bits=12)
     """
 
@@ -39,7 +41,7 @@ class MultiIndex:
 
     def __post_init__(self) -> None:
         if self.bits is not None:
-            object.__setattr__(self, "bits", check_int("bits of a table", self.bits, *meta.TABLE_BITS))
+            object.__setattr__(self, "bits", check_int("bits", self.bits, *meta.TABLE_BITS))
 
 
 #: What ``subset`` may be: none, the multi-index as it comes, or one with options.

@@ -49,7 +49,7 @@ class BinaryEncoder(Encoder):
 
     @property
     def _blocks(self) -> float:
-        """How often the rows span the space: above 1 with more bits than dimensions."""
+        """How often the rows span the space they are in: above 1 with more bits than dimensions."""
         return max(1.0, self.bits / (self.dim or 1))
 
     def _state(self) -> State:

@@ -1,4 +1,4 @@
-"""Locality-Sensitive Hashing: signs of random projections; learns the mean, the scale and, if asked, where to project."""
+"""Locality-Sensitive Hashing: signs of random projections; learns mean, scale and, if asked, where to project."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from ..vectors import Vectors
 from .base import Config, Progress, check_int
 from .binary import BinaryEncoder, mean_sizes
-from .linalg import Float32, mean_of, principal_axes, random_rotation
+from .linalg import Float32, mean_of, principal_axes, product, random_rotation
 from .registry import register_encoder
 
 
@@ -36,8 +36,8 @@ class LSH(BinaryEncoder):
 
     @property
     def config(self) -> Config:
-        """The constructor's arguments."""
-        return {"bits": self.bits, "axes": self.axes, "seed": self.seed}
+        """The constructor's arguments; ``axes`` only where there are some, for older files say nothing of them."""
+        return {"bits": self.bits, **({} if self.axes is None else {"axes": self.axes}), "seed": self.seed}
 
     def _min_vectors(self) -> tuple[int, str]:
         return 1, "pass a vector"
@@ -49,10 +49,18 @@ class LSH(BinaryEncoder):
         progress(1, 1, float("nan"))
 
     def _planes(self, centred: Vectors, rng: np.random.Generator) -> Float32:
-        group = min(self.axes or centred.shape[1], centred.shape[1])
+        group = self._group(centred.shape[1])
         planes = np.concatenate([random_rotation(group, rng) for _ in range(-(-self.bits // group))])[: self.bits]
         # Fewer vectors than dimensions have fewer axes than were asked for, too.
-        return planes if self.axes is None else planes @ _padded(principal_axes(centred)[1][:group], group)
+        return planes if self.axes is None else product(planes, _padded(principal_axes(centred)[1][:group], group).T)
+
+    def _group(self, dim: int) -> int:
+        """So many hyperplanes are orthogonal to each other."""
+        return min(self.axes or dim, dim)
+
+    @property
+    def _blocks(self) -> float:
+        return max(1.0, self.bits / self._group(self.dim or 1))
 
 
 def _padded(axes: Float32, count: int) -> Float32:
