@@ -42,6 +42,8 @@ class Dataset:
     base: Vectors
     queries: Vectors
     learn: Vectors
+    #: The class of each base vector, where classes are known.
+    labels: NDArray[np.uint8] | None = None
 
     @cached_property
     def truth(self) -> NDArray[np.int64]:
@@ -96,7 +98,9 @@ def _path(file: str) -> Path:
 
 def _fashion_mnist() -> Dataset:
     base, test = (_idx_images(file) for file in _FASHION_FILES)
-    return Dataset("fashion-mnist", "l2", base, test[_QUERY_ROWS], _sample(base))
+    with gzip.open(_path(_FASHION_LABELS)) as stream:
+        labels = np.frombuffer(stream.read(), np.uint8, offset=8)
+    return Dataset("fashion-mnist", "l2", base, test[_QUERY_ROWS], _sample(base), labels)
 
 
 def _idx_images(file: str) -> Vectors:
@@ -124,9 +128,10 @@ def _cifar_10() -> Dataset:
 def _digits() -> Dataset:
     from sklearn.datasets import load_digits
 
-    vectors = load_digits().data.astype(np.float32)
+    digits = load_digits()
+    vectors = digits.data.astype(np.float32)
     base = vectors[:-200]
-    return Dataset("digits", "l2", base, vectors[-200:], base)
+    return Dataset("digits", "l2", base, vectors[-200:], base, digits.target[:-200].astype(np.uint8))
 
 
 def _sample(base: Vectors) -> Vectors:
@@ -139,11 +144,14 @@ def normalized(vectors: Vectors) -> Vectors:
 
 
 _FASHION_FILES = ("fashion-mnist/train-images-idx3-ubyte.gz", "fashion-mnist/t10k-images-idx3-ubyte.gz")
+_FASHION_LABELS = "fashion-mnist/train-labels-idx1-ubyte.gz"
 _MINILM_FILE = "minilm-wordnet.f16.npy"
 _CIFAR_FILES = tuple(f"cifar-10-batches-bin/{n}.bin" for n in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"])
 
 _SOURCES = {
-    "fashion-mnist": _Source(_fashion_mnist, _FASHION_FILES, origin="Fashion-MNIST, gzipped IDX images"),
+    "fashion-mnist": _Source(
+        _fashion_mnist, (*_FASHION_FILES, _FASHION_LABELS), origin="Fashion-MNIST, gzipped IDX files"
+    ),
     "minilm-wordnet": _Source(
         _minilm_wordnet, (_MINILM_FILE,), origin="MiniLM embeddings of WordNet glosses, float16, 117,033 x 384"
     ),

@@ -1,4 +1,4 @@
-"""What FAISS offers for the same bytes: PQ, OPQ and ITQ, by short names like ``OPQ32x8``, and a Hamming scan."""
+"""What FAISS offers for the same bytes: PQ, OPQ, ITQ, by short names like ``OPQ32x8``; a Hamming scan, hash tables."""
 
 from __future__ import annotations
 
@@ -104,4 +104,27 @@ class FaissHamming:
     def search(self, codes: NDArray[np.uint8], k: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Rows and distances of the ``k`` nearest of each code."""
         distances, rows = self._index.search(codes, k)
+        return rows, distances
+
+
+#: Hash tables of FAISS for binary codes: one table of the first bits, or one for each run of them.
+HASHES = ("BinaryHash", "BinaryMultiHash")
+
+
+class FaissHash:
+    """``BinaryHash`` or ``BinaryMultiHash``, with tables of ``bits`` bits, filled with codes."""
+
+    def __init__(self, system: str, codes: NDArray[np.uint8], bits: int) -> None:
+        width = 8 * codes.shape[1]
+        self._index: Any = (
+            faiss.IndexBinaryHash(width, bits)
+            if system == "BinaryHash"
+            else faiss.IndexBinaryMultiHash(width, width // bits, bits)
+        )
+        self._index.add(codes)
+
+    def search(self, codes: NDArray[np.uint8], k: int, flips: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Rows and distances of the ``k`` nearest in the buckets that differ by at most ``flips`` bits."""
+        self._index.nflip = flips
+        distances, rows = self._index.search(codes if codes.ndim == 2 else codes[None], k)
         return rows, distances

@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from lsqindex import Index
 
 ROOT = Path(__file__).parents[1]
 
@@ -292,3 +295,57 @@ def test_an_unknown_section_is_told() -> None:
     done = _storage(Path("nowhere"), "--section", "opne")
     assert done.returncode != 0
     assert "opne" in done.stderr and "open" in done.stderr and "Traceback" not in done.stderr
+
+
+# -- subset ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def subset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of one quick run of the multi-index's benchmark."""
+    out = tmp_path_factory.mktemp("subset")
+    command = [sys.executable, "-m", "bench", "subset", "--quick", "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_the_quick_subset_benchmark_measures_every_section(subset: Path) -> None:
+    record = json.loads((subset / "subset-quick.json").read_text(encoding="utf-8"))
+    sections = {"text", "paper", "speed", "growth", "accumulate", "size"}
+    if importlib.util.find_spec("faiss"):
+        sections.add("hashes")
+    assert {row["section"] for row in record["rows"]} == sections
+    assert "random pairs of one class" in record["machine"]["vectors"]
+    assert "## Bars" in (subset / "subset-quick.md").read_text(encoding="utf-8")
+
+
+def test_answers_in_the_subset_benchmark_are_right(subset: Path) -> None:
+    rows = json.loads((subset / "subset-quick.json").read_text(encoding="utf-8"))["rows"]
+    text = [row["values"] for row in rows if row["section"] == "text"]
+    assert all(values["unequal"] == 0 for values in text) and sum(values["queries compared"] for values in text) > 500
+    ranked = [row["values"]["recall10@10"] for row in rows if row["system"] == "multi-index"]
+    assert len(ranked) == 8 and min(ranked) >= 0.95
+    for row in rows:
+        if row["section"] == "paper":
+            values = row["values"]
+            assert 0 < values["recall@1"] <= values["recall@10"] <= values["recall@100"] <= 1
+            assert 0 < values["read"] <= 1
+
+
+def test_the_plain_reading_of_the_paper_notices_wrong_answers() -> None:
+    """What the section ``text`` compares with must be able to differ."""
+    from bench.subset import text
+    from lsqindex import make_encoder
+
+    vectors = np.random.default_rng(0).standard_normal((50, 12)).astype(np.float32)
+    encoder = make_encoder("pq", bits=16, field_bits=4).fit(vectors)
+    with Index(12, encoder=encoder, subset="multi-index") as index:
+        index.add(vectors)
+        ids, missing = index.search(vectors[3], 5, strategy="subset", distance="score")
+    fields = encoder.layout.unpack(encoder.encode(vectors))
+    arguments = encoder, fields, None, vectors[3], 5
+    assert text._as_in_the_paper(*arguments, ids, missing)
+    assert not text._as_in_the_paper(*arguments, ids[::-1], missing[::-1])
+    assert not text._as_in_the_paper(*arguments, ids, missing + 1)
+    assert not text._as_in_the_paper(*arguments, np.full(5, ids[0]), missing)

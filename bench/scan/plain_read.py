@@ -6,9 +6,6 @@ Compiled by the system's C compiler; without one NumPy adds up a copy, which lie
 from __future__ import annotations
 
 import ctypes
-import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex import _kernels
 from lsqindex.storage.rows import Rows
+
+from ..compiled import compiled
 
 _SOURCE = Path(__file__).with_name("plain_read.c")
 _BLOCK_ROWS = 32
@@ -32,11 +30,13 @@ def reader(codes: Rows, directory: Path) -> tuple[str, Callable[[], int]]:
     blocks = -(-codes.counts.astype(np.int64) // _BLOCK_ROWS)
     words = (blocks * (_BLOCK_ROWS * codes.column.width // 8)).astype(np.uint64)
     addresses = np.ascontiguousarray(codes.addresses, np.uint64)
-    library = _compiled(directory)
+    library = compiled(_SOURCE, directory)
     if library is None:
         parts = [_words(*piece) for piece in zip(addresses.tolist(), words.tolist(), strict=True)]
         copy = np.concatenate(parts)
         return "NumPy", lambda: int(copy.sum())
+    library.plain_read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64]
+    library.plain_read.restype = ctypes.c_uint64
     arguments = addresses.ctypes.data, words.ctypes.data, len(words)
 
     def read(keep: Any = (addresses, words)) -> int:
@@ -47,22 +47,3 @@ def reader(codes: Rows, directory: Path) -> tuple[str, Callable[[], int]]:
 
 def _words(address: int, count: int) -> NDArray[np.uint64]:
     return np.ctypeslib.as_array((ctypes.c_uint64 * count).from_address(address))
-
-
-def _compiled(directory: Path) -> ctypes.CDLL | None:
-    """The C function for the best instruction set of this machine, or None."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None or os.name != "posix":
-        return None
-    flags = ["-mavx2"] if "avx2" in _kernels.simd_levels() else []
-    path = directory / "plain_read.so"
-    done = subprocess.run([compiler, "-O3", *flags, "-shared", "-fPIC", "-o", str(path), str(_SOURCE)])
-    if done.returncode:
-        return None
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError:  # nothing may be run from there
-        return None
-    library.plain_read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64]
-    library.plain_read.restype = ctypes.c_uint64
-    return library
