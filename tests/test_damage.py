@@ -100,8 +100,8 @@ def make_freed(path: Path) -> None:
 
 def make_lists(path: Path) -> None:
     """Posting lists: a block of a unit, of which a chunk is gone, a last block, and fresh rows."""
-    subset = MultiIndex(bits=13)
-    with Index.create(path, dim=4, encoder="lsh", bits=16, train_size=500, subset=subset) as index:
+    subset = MultiIndex(bits=15)
+    with Index.create(path, dim=4, encoder="lsh", bits=18, train_size=500, subset=subset) as index:
         index.add(vectors(17_000, 4))
         index.delete(range(4064, 2 * 4064))
         index.merge()
@@ -110,8 +110,8 @@ def make_lists(path: Path) -> None:
 
 
 def make_few_lists(path: Path) -> None:
-    """Tables of 13 and of 2 bits, these in a value that is not large; the last byte has a bit more than the code."""
-    with Index.create(path, dim=6, encoder="lsh", bits=15, ids="str", subset=MultiIndex(bits=13)) as index:
+    """Tables of 15 and of 8 bits, these in a value that is not large; the last byte has a bit more than the code."""
+    with Index.create(path, dim=6, encoder="lsh", bits=23, ids="str", subset=MultiIndex(bits=15)) as index:
         index.add(vectors(300, 6), ids=names(300))
         index.train()
         index.delete(names(300)[::9])
@@ -1066,7 +1066,7 @@ def joined(one: bytes, other: bytes) -> bytes:
 
 def impossible_lists(payload: Any, count: int, bits: int) -> Iterator[tuple[str, bytes]]:
     """Payloads of the same size: starts, rows and lower bits that cannot be, and some that are only not the codes'."""
-    bins = 1 << min(bits, 12)
+    bins = 1 << min(bits, 14)
     data = np.frombuffer(payload, np.uint8)
     starts, rows = data[: 2 * (bins + 1)].view("<u2"), data[2 * (bins + 1) :][: 2 * count].view("<u2")
     low = data[2 * (bins + 1 + count) :]

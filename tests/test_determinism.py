@@ -28,6 +28,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "pq": ("pq", {"bits": 56}),
     "kmeans": ("kmeans", {"bits": 7}),
     "lsh": ("lsh", {"bits": 100}),
+    "lsh among axes": ("lsh", {"bits": 100, "axes": 20}),
     "flat": ("flat", {}),
 }
 

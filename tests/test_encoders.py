@@ -10,9 +10,11 @@ import pytest
 from sklearn.datasets import load_digits
 
 from lsqindex import Encoder, make_encoder, reference
+from lsqindex.encoders import from_bytes, to_bytes
 from lsqindex.encoders.base import METRICS
 from lsqindex.encoders.binary import BinaryEncoder
 from lsqindex.encoders.layout import Layout
+from lsqindex.encoders.lsh import LSH
 from lsqindex.encoders.lsq import LSQ
 from lsqindex.errors import ParameterError
 from lsqindex.testing import EncoderConformance, clustered_vectors, true_distances
@@ -134,6 +136,20 @@ class TestLsh(EncoderConformance):
         return make_encoder("lsh", bits=100)
 
 
+class TestLshAxes(EncoderConformance):
+    """Planes among the first principal axes: as many groups as are needed, of which the last is not whole."""
+
+    def make_encoder(self) -> Encoder:
+        return make_encoder("lsh", bits=100, axes=12)
+
+
+class TestLshOneAxisADimension(EncoderConformance):
+    """More axes than there are dimensions, and fewer bits."""
+
+    def make_encoder(self) -> Encoder:
+        return make_encoder("lsh", bits=20, axes=1000)
+
+
 class TestFlat(EncoderConformance):
     def make_encoder(self) -> Encoder:
         return make_encoder("flat")
@@ -146,6 +162,7 @@ RECONSTRUCTED: dict[str, tuple[str, dict[str, Any]]] = {
     "itq": ("itq", {"bits": 24}),
     "okmeans, fewer bits": ("okmeans", {"bits": 13}),
     "lsh, fewer bits": ("lsh", {"bits": 9}),
+    "lsh, fewer bits than axes": ("lsh", {"bits": 9, "axes": 12}),
     "pq": ("pq", {"bits": 24, "field_bits": 3}),
     "pq, parts of two lengths": ("pq", {"bits": 28, "field_bits": 4}),
     "pq, parts of two and one": ("pq", {"bits": 34, "field_bits": 2}),
@@ -158,6 +175,7 @@ LINEAR: dict[str, tuple[str, dict[str, Any]]] = {
     "lsq, no scalar": ("lsq", {"bits": 48, "scalar": None, "iterations": 2}),
     "lsq, published": ("lsq", {"bits": 24, "refine": 0, "iterations": 2}),
     "lsh, more bits": ("lsh", {"bits": 60}),
+    "lsh, more bits than axes": ("lsh", {"bits": 60, "axes": 12}),
 }
 ALL = {**RECONSTRUCTED, **LINEAR}
 
@@ -268,6 +286,7 @@ TOLD: dict[str, tuple[str, dict[str, Any]]] = {
     "itq": ("itq", {"bits": 24}),
     "okmeans": ("okmeans", {"bits": 13}),
     "lsh": ("lsh", {"bits": 60}),
+    "lsh among axes": ("lsh", {"bits": 60, "axes": 12}),
     "lsq, no scalar": ("lsq", {"bits": 24, "refine": 0, "scalar": None}),
     "lsq, learned scalar": ("lsq", {"bits": 24, "refine": 0, "scalar": "learned"}),
     **{f"lsq, {n} levels": ("lsq", {"m": 20, "refine": 0, "levels": n}) for n in (2, 3, 4, 16, 32, 256)},
@@ -311,7 +330,7 @@ def test_probe_tables_of_published_lsq_are_distances_of_levels_in_the_original_s
     assert np.allclose(costs, exact, rtol=1e-3, atol=1e-5 * exact.max())
 
 
-@pytest.mark.parametrize("case", ["itq", "okmeans", "lsh"])
+@pytest.mark.parametrize("case", ["itq", "okmeans", "lsh", "lsh among axes"])
 def test_the_bit_of_least_margin_is_the_cheapest_to_flip(case: str) -> None:
     encoder, queries, costs, _ = told(case)
     assert isinstance(encoder, BinaryEncoder)
@@ -363,3 +382,94 @@ def test_tables_serve_as_probe_tables_where_an_encoder_says_nothing_else() -> No
     for metric in METRICS[:2]:
         default = Encoder._probe_tables(none, vectors[:9], metric)
         assert np.array_equal(default.values, none.tables(vectors[:9], metric, "symmetric").values)
+
+
+# -- planes among principal axes -----------------------------------------------------------------------
+
+
+def span(encoder: LSH) -> int:
+    """How many dimensions the planes are in."""
+    return int(np.linalg.matrix_rank(encoder._rotation, tol=1e-3))
+
+
+@pytest.mark.parametrize(
+    ("bits", "axes", "dimensions"),
+    [(60, None, 24), (60, 24, 24), (60, 1000, 24), (60, 5, 5), (60, 1, 1), (7, 12, 7), (12, 12, 12), (1, 1, 1)],
+)
+def test_planes_are_drawn_among_so_many_axes(bits: int, axes: int | None, dimensions: int) -> None:
+    vectors = clustered_vectors(24)
+    encoder = LSH(bits, axes=axes).fit(vectors)
+    assert span(encoder) == dimensions
+    planes = encoder._rotation.astype(np.float64)
+    assert np.allclose(np.linalg.norm(planes, axis=1), 1, atol=1e-3)
+    group = min(axes or 24, 24)
+    for first in range(0, bits, group):
+        own = planes[first : first + group]
+        assert np.allclose(own @ own.T, np.eye(len(own)), atol=1e-3), "orthogonal in groups"
+    if axes is not None and axes < 24:
+        _, _, principal = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
+        assert np.allclose(planes @ principal[axes:].T, 0, atol=1e-3), "the other directions do not count"
+
+
+@pytest.mark.parametrize("axes", [None, 1, 2, 5, 12, 24])
+def test_more_bits_than_axes_reconstruct_what_lies_among_them(axes: int | None) -> None:
+    """However often the planes span that space: nearer to it with more of them, and never farther than the mean."""
+    vectors = clustered_vectors(24)
+    centred = vectors - vectors.mean(axis=0)
+    _, _, principal = np.linalg.svd(centred, full_matrices=False)
+    kept = centred @ principal[: axes or 24].T @ principal[: axes or 24]
+    errors = []
+    for bits in (24, 240, 960):
+        encoder = LSH(bits, axes=axes).fit(vectors)
+        found = encoder.decode(encoder.encode(vectors)) - vectors.mean(axis=0)
+        errors.append(float(np.square(found - kept).sum() / np.square(kept).sum()))
+    assert errors[1] <= errors[0] + 0.02 and errors[2] <= errors[1] + 0.02
+    assert errors[2] < 0.5
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_fewer_vectors_than_axes_have_codes(n: int) -> None:
+    vectors = clustered_vectors(24)
+    encoder = LSH(40, axes=8).fit(vectors[:n])
+    codes = encoder.encode(vectors[:50])
+    assert codes.shape == (50, 5)
+    for found in (encoder.decode(codes), encoder.tables(vectors[:3]).values, encoder.probe_tables(vectors[:3]).values):
+        assert np.isfinite(found).all()
+    assert np.array_equal(from_bytes(to_bytes(encoder)).encode(vectors[:50]), codes)
+
+
+def test_a_config_without_axes_is_that_of_older_files() -> None:
+    assert LSH(64).config == LSH(64, axes=None).config == {"bits": 64, "seed": 0}
+    assert LSH(64, axes=np.int64(8)).config == {"bits": 64, "axes": 8, "seed": 0}  # type: ignore[arg-type]
+    vectors = clustered_vectors(24)
+    for axes in (None, 8):
+        encoder = LSH(64, axes=axes, seed=3).fit(vectors)
+        again = from_bytes(to_bytes(encoder))
+        assert again.config == encoder.config and isinstance(again, LSH) and again.axes == axes
+        assert np.array_equal(again.decode(again.encode(vectors)), encoder.decode(encoder.encode(vectors)))
+    old = LSH.from_state({"bits": 64, "seed": 0}, LSH(64).fit(vectors).state, 24)
+    assert old.axes is None
+    assert np.array_equal(old.encode(vectors), LSH(64).fit(vectors).encode(vectors))
+
+
+@pytest.mark.parametrize("axes", [0, -1, 1.5, 8.0, "8", True, (1 << 16) + 1, [8]])
+def test_axes_are_a_whole_number(axes: Any) -> None:
+    with pytest.raises(ParameterError, match="axes="):
+        make_encoder("lsh", bits=64, axes=axes)
+
+
+# -- which codes hash ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["itq", "okmeans", "lsh", "pq", "kmeans", "ckmeans", "flat"])
+def test_codes_that_are_told_field_by_field_hash(name: str) -> None:
+    assert make_encoder(name).hashes is True
+
+
+@pytest.mark.parametrize("levels", [2, 3, 16])
+@pytest.mark.parametrize("refine", [0, 1, 4])
+def test_lsq_hashes_as_published_only(levels: int, refine: int) -> None:
+    encoder = make_encoder("lsq", m=16, levels=levels, refine=refine, iterations=1)
+    assert encoder.hashes is (refine == 0)
+    assert encoder.fit(clustered_vectors(24)).hashes is (refine == 0)
+    assert make_encoder("lsq").hashes is False

@@ -473,7 +473,7 @@ def test_the_file_of_format_2_with_wide_tables_opens_and_answers(opened: Callabl
     with opened("format2-tables.lsq") as index:
         assert index.check() == []
         names = [f"số {i:03}" for i in range(510)]
-        assert index.ids() == names and index.subset == MultiIndex(bits=14)
+        assert index.ids() == names and index.subset == MultiIndex(bits=15)
         assert (index.stats()["tables"], index.stats()["listed"], index.stats()["fresh"]) == (3, 500, 20)
         vectors = np.concatenate([made.vectors(500, 8, 9)[:490], made.vectors(20, 8, 10)])
         assert np.array_equal(index.get(names), vectors)

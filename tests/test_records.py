@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -295,6 +295,19 @@ def test_a_column_whose_arrays_do_not_fit_is_refused() -> None:
             _records.gather(starts, counts, addresses, rows, 2, head)
     with pytest.raises(ValueError, match="ends"):
         _records.find_strings(starts, counts, addresses, rows, np.zeros(3, np.uint8), np.array([2], np.uint32))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=9), st.lists(st.integers(0, 70), max_size=9))
+def test_touched_says_whether_the_records_of_all_rows_were_verified(there: list[Any], rows: list[int]) -> None:
+    starts = sorted({start for start, _ in there})
+    verified = [done for (_, done), _ in zip(there, starts, strict=False)]
+    holders = [bisect_right(starts, row) - 1 for row in rows]
+    wanted = all(at >= 0 and verified[at] for at in holders)
+    arrays = np.array(starts, np.uint32), np.array(verified, np.uint8), np.array(rows, np.uint32)
+    assert _records.touched(*arrays) is wanted
+    with pytest.raises(ValueError, match="touched: shapes"):
+        _records.touched(arrays[0], np.ones(len(starts) + 1, np.uint8), arrays[2])
 
 
 # -- LMDB's pages ---------------------------------------------------------------------------------

@@ -657,6 +657,71 @@ def test_an_index_finds_what_the_reference_finds(name: str, metric: Metric) -> N
     index.close()
 
 
+# -- the nearest of what was found ---------------------------------------------------------------------
+
+
+@many
+@given(
+    st.lists(st.lists(st.sampled_from((-np.inf, -1.5, 0.0, 1.0, 1.0, 2.0, 3e38, np.inf)), max_size=40), max_size=6),
+    st.integers(1, 45),
+)
+def test_what_is_cut_is_farther_than_the_k_th_nearest(found: list[list[float]], k: int) -> None:
+    counts = np.array([len(own) for own in found], np.int64)
+    distances = np.array([far for own in found for far in own], np.float32)
+    before = distances.copy()
+    kept, places = _scan.cut(counts, distances, k)
+    assert (str(kept.dtype), str(places.dtype)) == ("int64", "int64")
+    assert np.array_equal(distances, before), "distances are the caller's"
+    wanted_counts, wanted, first = [], [], 0
+    for own in found:
+        limit = np.sort(own)[min(k, len(own)) - 1] if own else 0
+        here = [first + i for i in range(len(own)) if len(own) <= k or own[i] <= limit]
+        wanted_counts.append(len(here))
+        wanted += here
+        first += len(own)
+    assert (kept.tolist(), places.tolist()) == (wanted_counts, wanted)
+
+
+@pytest.mark.parametrize("n", [1, 2, 1000, 100_000])
+@pytest.mark.parametrize("k", [1, 2, 999, 1000, 1001, 2**40])
+def test_many_are_cut_with_their_ties(n: int, k: int) -> None:
+    rng = np.random.default_rng(n)
+    for distances in (rng.standard_normal(n), rng.integers(0, 4, n), np.zeros(n), np.arange(n), -np.arange(n)):
+        far = distances.astype(np.float32)
+        (count,), places = _scan.cut(np.array([n]), far, k)
+        wanted = np.flatnonzero(far <= np.sort(far)[min(k, n) - 1])
+        assert count == len(wanted) and np.array_equal(places, wanted)
+
+
+def test_nothing_is_cut_of_nothing() -> None:
+    none = np.empty(0, np.int64)
+    for counts in (none, np.zeros(3, np.int64)):
+        kept, places = _scan.cut(counts, np.empty(0, np.float32), 5)
+        assert kept.tolist() == counts.tolist() and places.tolist() == []
+
+
+def test_sizes_that_do_not_fit_are_refused_by_cut() -> None:
+    good: tuple[Any, Any, int] = np.array([2, 1]), np.zeros(3, np.float32), 1
+    assert _scan.cut(*good)[0].tolist() == [2, 1]
+    wrong: list[tuple[Any, int]] = [
+        ([2, 2], 1),
+        ([2, 0], 1),
+        ([4, -1], 1),
+        ([-1, 4], 1),
+        ([2**62, 2**62], 1),
+        ([], 1),
+        ([2, 1], 0),
+        ([2, 1], -3),
+    ]
+    for counts, k in wrong:
+        with pytest.raises(ValueError, match="cut: shapes"):
+            _scan.cut(np.array(counts, np.int64), good[1], k)
+    absent: list[tuple[Any, Any, int]] = [(None, good[1], 1), (good[0], None, 1)]
+    for arguments in absent:
+        with pytest.raises(TypeError):
+            _scan.cut(*arguments)
+
+
 @pytest.mark.parametrize("far", [1e4, 1e7, 1e12])
 def test_a_query_far_away_from_all_vectors_has_many_ties_which_come_by_id(simd: str, far: float) -> None:
     index, ids, codes = filled("lsq", "l2")

@@ -257,7 +257,7 @@ def test_scores_and_order_are_those_of_the_paper(story: dict[str, Any]) -> None:
     index.close()
 
 
-@pytest.mark.parametrize("bits", [11, 12, 13, 14])
+@pytest.mark.parametrize("bits", [12, 13, 14, 15])
 def test_scores_and_order_are_those_of_the_paper_for_larger_tables(bits: int) -> None:
     """Where a bucket's number has more bits than the directory of a list."""
     vectors, queries = random(400, 1), random(2, 2)
@@ -509,6 +509,74 @@ def test_kept_vectors_rank_exactly(kept: Literal["float32", "float16", "int8"], 
     index.close()
 
 
+def uneven(fresh: int, **options: Any) -> tuple[Index, Vectors, Plain]:
+    """3000 vectors on one side of the mean: of the buckets some have many rows, and others few or none."""
+    index = make("lsh", subset=MultiIndex(bits=4), **options)
+    vectors = random(3000, 64) + np.float32(0.7)
+    vectors[200:240] = vectors[100]  # ties among codes, too
+    names: Any = range(3000) if options.get("ids", "int") == "int" else [f"{i:04}" for i in range(3000)]
+    index.add(vectors[: 3000 - fresh], names[: 3000 - fresh])
+    index.merge()
+    if fresh:
+        index.add(vectors[3000 - fresh :], names[3000 - fresh :])
+    plain = Plain(fitted("lsh"), "l2", 4)
+    plain.add(names[: 3000 - fresh], vectors[: 3000 - fresh])
+    plain.create_tables()
+    return index, vectors, plain
+
+
+def nearest(codes: dict[Any, float], names: Iterable[Any], k: int) -> set[Any]:
+    """The ``k`` nearest of them, and those that are as near."""
+    far = sorted((codes[name], name) for name in names)
+    return {name for distance, name in far if len(far) <= k or distance <= far[k - 1][0]}
+
+
+@pytest.mark.parametrize("ids", ["int", "str"])
+@pytest.mark.parametrize("fresh", [0, 300])
+def test_of_far_more_ties_than_are_wanted_the_nearest_codes_are_ranked_exactly(fresh: int, ids: str) -> None:
+    index, vectors, plain = uneven(fresh, keep_vectors="float32", ids=ids)
+    queries = np.concatenate([vectors[100:102], random(8, 65)])
+    codes = code_distances(index, queries)
+    exact = [dict(own) for own in answers(index.search(queries, 3000, strategy="scan", rerank=3000))]
+    new = [name for name in codes[0] if name not in plain.codes]
+    cut = kept = 0
+    for probes, wanted in itertools.product((1, 3, 8), (10, 40)):
+        how: How = {"strategy": "subset", "probes": probes, "candidates": wanted, "rerank": wanted}
+        found = answers(index.search(queries, 10, **how))
+        for far, code, true, own in zip(plain.distances(queries), codes, exact, found, strict=True):
+            looked = plain.buckets(far)[:probes]
+            assert not any(cost for cost, _ in looked), "own buckets, of which each counts the same"
+            score = Counter(name for _, (table, value) in looked for name in plain.tables[table].get(value, ()))
+            least = sorted(score.values(), reverse=True)[:wanted][-1] if score else 0
+            best = {name for name in score if score[name] >= least}
+            if len(best) > 2 * wanted:
+                above = {name for name in best if score[name] > least}
+                best = above | nearest(code, best - above, wanted - len(above))
+                cut += 1
+            else:
+                kept += 1
+            best |= nearest(code, new, wanted)
+            assert own == sorted(((name, true[name]) for name in best), key=lambda pair: (pair[1], pair[0]))[:10]
+    assert cut > 5 < kept
+    index.close()
+
+
+@pytest.mark.parametrize("rerank", [0, 20, 256])
+def test_company_does_not_change_an_answer(rerank: int) -> None:
+    """Also that of queries which find little."""
+    index, vectors, _ = uneven(0, keep_vectors="float32")
+    queries = random(81, 66) - np.float32(3)
+    queries[60] = vectors[100]
+    how: How = {"strategy": "subset", "probes": 1, "rerank": rerank}
+    together, alone = index.explain(queries, 5, **how), [index.explain(query, 5, **how) for query in queries]
+    found = (together.matches.ids >= 0).sum(axis=1)
+    assert found.min() < 5 == found.max()
+    # (Distances by code may differ in their last bits: tables of several queries are one product.)
+    assert together.matches.ids.tolist() == [one.matches.ids.tolist() for one in alone]
+    assert together.reranked == sum(one.reranked for one in alone)
+    index.close()
+
+
 def test_scores_are_ranked_again_asymmetrically_without_kept_vectors() -> None:
     index = make("lsq", subset=MultiIndex(bits=4))
     index.add(random(400, 24))
@@ -693,7 +761,7 @@ def test_what_is_told_reads_as_lines() -> None:
 
 
 def test_the_strategy_is_chosen_and_the_reason_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    index = make("lsq", subset="multi-index")
+    index = make("lsh", subset="multi-index")
     index.add(random(400, 42))
     index.merge()
     query = random(1, 43)
@@ -720,6 +788,45 @@ def test_the_strategy_is_chosen_and_the_reason_told(monkeypatch: pytest.MonkeyPa
     index.set_subset(None)
     assert chosen() == ("scan", "the index has no subset structure")
     index.close()
+
+
+SEARCHED = "lsq searches for its codes: neighbours share few buckets, and a scan finds more"
+NOT_BINARY = "the code is not binary: its tables have few buckets, and reading them is no faster than a scan"
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_codes_that_no_bucket_tells_are_scanned_however_many_there_are(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request, "AUTO_ROWS", 100)
+    searched = name.startswith("lsq") and name != "lsq as published"
+    wanted = SEARCHED if searched else NOT_BINARY if name not in BINARY else None
+    assert fitted(name).hashes is not searched
+    with make(name, subset="multi-index") as index:
+        index.add(random(100, 60))
+        query = random(1, 61)
+        # Nothing is listed yet.
+        below = "0 rows are in posting lists; below 100 a scan is as fast and misses nothing"
+        assert index.explain(query, 3).why == (wanted or below)
+        index.merge()
+        told = index.explain(query, 3)
+        assert (told.strategy, told.why) == (
+            ("scan", wanted) if wanted else ("subset", "100 rows are in posting lists")
+        )
+        # Who asks for it has it.
+        for how in ({"strategy": "subset"}, {"probes": 5}, {"candidates": 5}, {"distance": "score"}):
+            assert index.explain(query, 3, **how).strategy == "subset"
+
+
+def test_published_codes_of_several_levels_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hash, and are not binary."""
+    monkeypatch.setattr(request, "AUTO_ROWS", 1)
+    encoder = make_encoder("lsq", m=6, refine=0, levels=4, iterations=2).fit(random(600, 0))
+    assert encoder.hashes
+    with Index(DIM, encoder=encoder, subset="multi-index") as index:
+        index.add(random(50, 62))
+        index.merge()
+        assert index.explain(random(1, 63), 3).why == NOT_BINARY
 
 
 def test_an_index_that_is_not_trained_is_searched_exactly() -> None:
@@ -893,15 +1000,15 @@ def test_tables_of_chosen_bits_grow_with_the_index_when_it_is_merged() -> None:
     index.add(vectors[10:])
     assert index.subset == MultiIndex(bits=4)
     index.merge()
-    assert index.subset == MultiIndex(bits=8)
-    plain = Plain(fitted("lsh"), "l2", 8)
+    assert index.subset == MultiIndex(bits=6)
+    plain = Plain(fitted("lsh"), "l2", 6)
     plain.add(range(5000), vectors)
     found = index.search(query, 30, strategy="subset", distance="score")
     assert answers(found) == plain.search(query, 30, code_distances(index, query))
     # Those that were asked for stay.
-    index.set_subset(MultiIndex(bits=6))
+    index.set_subset(MultiIndex(bits=9))
     index.merge()
-    assert index.subset == MultiIndex(bits=6)
+    assert index.subset == MultiIndex(bits=9)
     index.close()
 
 
@@ -953,7 +1060,7 @@ def test_what_only_a_multi_index_can_do_is_refused_without_one() -> None:
 
 @pytest.mark.parametrize("bits", [3, 21, 0, -4, 8.0, "8", True])
 def test_bits_of_a_table_are_four_to_twenty(bits: Any) -> None:
-    refused(lambda: MultiIndex(bits=bits), "bits of a table", "whole number from 4 to 20")
+    refused(lambda: MultiIndex(bits=bits), "bits=", "whole number from 4 to 20")
 
 
 def test_every_number_of_bits_from_four_to_twenty_serves() -> None:

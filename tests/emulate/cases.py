@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -128,6 +128,42 @@ def kept_vectors(rng: np.random.Generator) -> None:
                     write(reference.exact_distances(kept.from_bytes(stored, kind)[::-1], metric, query))
 
 
+def posting_lists(rng: np.random.Generator) -> None:
+    """Lists of two blocks as they are made; and the rows of the best scores, but for those that are deleted."""
+    n, blocks, queries = 1301, [0, 640, 1301], 3
+    # Buckets with a start each and without, n-ary ones, more tables than a byte can count.
+    shapes = ((2, 40, 4), (2, 35, 13), (2, 28, 14), (2, 30, 15), (2, 18, 18), (2, 300, 1), (16, 9, 4), (3, 20, 2))
+    for (levels, m, bits), weigh in product(shapes, (False, True)):
+        layout = Layout.uniform(levels, m)
+        tables = np.array([*range(0, m, bits if levels == 2 else 1), m])
+        first_bits = layout.bit_starts[tables]
+        values = rng.standard_normal((queries, int(layout.starts[-1]))).astype(np.float32)
+        near = values.reshape(queries, m, levels).argmin(axis=2)[rng.integers(0, queries, n)]
+        share = rng.random((n, 1)) ** 2
+        fields = np.where(rng.random((n, m)) < share, rng.integers(0, levels, (n, m)), near).astype(np.uint16)
+        codes, deleted = layout.pack(fields), rng.integers(0, 256, 2048 // 8).astype(np.uint8)
+        head, probes, wanted = int(rng.integers(1, codes.shape[1] + 1)), 3 * len(tables), int(rng.choice([1, 20, 300]))
+        numbers = np.array([queries, len(tables) - 1, probes, wanted, weigh, m, values.shape[1]], "<i8")
+        places = np.concatenate([layout.starts[:-1], layout.bit_starts, layout.level_counts])
+        record = Column(b"codes", b"c", records.CODES, codes.shape[1], head=head).encode(0, codes)
+        lying = numbers, places, tables.astype("<i8"), np.array(blocks, "<u4"), values, deleted, record
+        case(6, n, codes.shape[1], head, len(blocks) - 1, *lying)
+        if not EXPECT:
+            continue
+        every = np.unpackbits(codes, axis=1, bitorder="little").astype(np.int64)
+        buckets = np.stack([every[:, a:b] @ (1 << np.arange(b - a)) for a, b in pairwise(first_bits.tolist())], axis=1)
+        for (begin, end), t in product(pairwise(blocks), range(len(tables) - 1)):
+            width = int(first_bits[t + 1] - first_bits[t])
+            write(reference.list_payload(buckets[begin:end, t], np.arange(end - begin), width))
+        for own in values:
+            scores = reference.scores(buckets, reference.probes(layout, tables, own, probes), weigh=weigh)
+            scores[np.unpackbits(deleted, bitorder="little")[:n] == 1] = 0
+            found = np.zeros(n, "<u2")
+            best = reference.best_rows(scores, wanted)
+            found[best] = scores[best]
+            write(found)
+
+
 if __name__ == "__main__":
-    for kernels in (encoders, sums, searches, kept_vectors):
+    for kernels in (encoders, sums, searches, kept_vectors, posting_lists):
         kernels(np.random.default_rng(0))

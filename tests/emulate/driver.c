@@ -3,14 +3,18 @@
    A case: int32 header {kind, n, m, a, b}, then the arrays of the kernel. kind 0 feedback, 1 flips
    (a = stride, b = steps), 2 descend (a = levels, b = sweeps), 3 sums of quantized look-ups (n queries, m columns, of
    which a are the head, in b bits), 4 a search (n queries, m columns, of which a are the head, in b parts), 5 exact
-   distances of kept vectors (n rows, m dimensions, a = kind, b = metric). Little-endian. */
+   distances of kept vectors (n rows, m dimensions, a = kind, b = metric), 6 posting lists and scores (n rows of m bytes, of
+   which a are the head, in b blocks). Little-endian. */
 #include "descend.h"
-#define lsq_distances lsq_kept_distances /* scan.h has its own */
+#define lsq_distances lsq_kept_distances /* scan.h has its own, and so has scores.h */
+#define lsq_prefetch lsq_kept_prefetch
 #include "exact.h"
 #undef lsq_distances
+#undef lsq_prefetch
 #include "feedback.h"
 #include "flips.h"
 #include "scan.h"
+#include "scores.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -86,6 +90,47 @@ static int search(int level, int64_t nq, size_t width, size_t head, int64_t part
     return fine;
 }
 
+/* The lists of each block and table, as they are made; and for each query the score of each row, 0 where it is not found. */
+static int lists(int level, int64_t rows, size_t width, int64_t head, int64_t blocks) {
+    static lsq_list_work work;
+    int64_t *numbers = take(7 * 8), nq = numbers[0], tables = numbers[1], fields = numbers[5], size = numbers[6];
+    int64_t *places = take((size_t)(3 * fields + 1) * 8), *first = take((size_t)(tables + 1) * 8);
+    uint32_t *firsts = take((size_t)(blocks + 1) * 4), *spans = malloc((size_t)blocks * 4), start = 0, all = (uint32_t)rows;
+    float *values = take((size_t)(nq * size) * 4);
+    const uint8_t *deleted = take(2048 / 8), *record = take(LSQ_HEADER + (size_t)(rows + 31) / 32 * 32 * width);
+    uint64_t address = (uint64_t)(uintptr_t)(record + LSQ_HEADER), *addresses = malloc((size_t)(blocks * tables) * 8);
+    uint16_t *scores = malloc((size_t)rows * 2);
+    lsq_fields fields_of = {fields, places, places + fields, places + 2 * fields + 1};
+    lsq_codes codes = {{&start, &all, &address, 1}, (int64_t)width, head, fields_of, {NULL, 0, 1, NULL, 0}};
+    lsq_table *table = malloc((size_t)tables * sizeof(lsq_table));
+    for (int64_t block = 0; block < blocks; block++) {
+        spans[block] = firsts[block + 1] - firsts[block];
+        for (int64_t t = 0; t < tables; t++) {
+            int64_t bit = fields_of.bits[first[t]];
+            int bits = (int)(fields_of.bits[first[t + 1]] - bit);
+            table[t] = (lsq_table){first[t], first[t + 1] - first[t], bits};
+            int64_t n = lsq_buckets(&codes, bit, bits, firsts[block], firsts[block + 1], work.buckets[0], work.rows[0]);
+            uint8_t *list = malloc((size_t)lsq_list_size(bits, n) + 1) + 1; /* at any address */
+            lsq_list_build(&work, n, bits, list);
+            if (!lsq_list_sound(list, lsq_list_size(bits, n), bits, (uint32_t)n, spans[block])) return 0;
+            fwrite(list, 1, (size_t)lsq_list_size(bits, n), stdout);
+            addresses[block * tables + t] = (uint64_t)(uintptr_t)list;
+        }
+    }
+    lsq_lists lists = {firsts, spans, spans, addresses, blocks, tables, table, NULL, 0, 32, {&deleted, 1, 2048, NULL, 0}};
+    lsq_scorer scorer;
+    int fine = lsq_scorer_begin(&scorer, &lists, &fields_of, numbers[3]);
+    for (int64_t q = 0; fine && q < nq; q++) {
+        lsq_probes_begin(&scorer.probes, values + q * size);
+        fine = lsq_score(level, &lists, &scorer, numbers[2], numbers[4] && tables <= 127 ? (uint32_t)(255 / tables) : 1);
+        memset(scores, 0, (size_t)rows * 2);
+        for (int64_t i = 0; i < scorer.best.count; i++) scores[scorer.best.rows[i]] = scorer.best.scores[i];
+        fwrite(scores, 2, (size_t)rows, stdout);
+    }
+    lsq_scorer_free(&scorer);
+    return fine;
+}
+
 int main(int count, char **arguments) {
     int level = count > 1 ? atoi(arguments[1]) : LSQ_PORTABLE;
     if (!lsq_simd_available(level)) return 2;
@@ -108,6 +153,8 @@ int main(int count, char **arguments) {
             sums(level, (int)n, m, a, head[4]);
         } else if (head[0] == 4) {
             if (!search(level, (int64_t)n, m, a, head[4])) return 4;
+        } else if (head[0] == 6) {
+            if (!lists(level, (int64_t)n, m, (int64_t)a, head[4])) return 5;
         } else if (head[0] == 5) {
             size_t width = (size_t)(lsq_number_size(head[3]) * head[2] + lsq_scale_size(head[3]));
             uint8_t *data = take(n * width);
