@@ -8,7 +8,7 @@ from setuptools import Extension, setup
 
 # Compiled for the ABI's floor: wider bodies come from function attributes (cython_src/simd.h).
 # No contraction: a fused multiply-add would give other bits than the portable body.
-flags = ["/O2"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-fno-math-errno"]
+flags = ["/O2", "/utf-8"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-fno-math-errno"]
 links: list[str] = []
 if os.environ.get("LSQINDEX_SANITIZE"):
     flags += ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]

@@ -19,8 +19,12 @@ enum { LSQ_PORTABLE = 0, LSQ_AVX2 = 1, LSQ_AVX512 = 2, LSQ_NEON = 3, LSQ_LEVELS 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #define LSQ_X86 1
 #define LSQ_TARGET_AVX2 __attribute__((target("avx2,popcnt")))
+#if defined(__clang__) /* does not know the width as an attribute, and would ignore all of it; inlining needs popcnt */
+#define LSQ_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt")))
+#else
 /* 256-bit registers with AVX-512's instructions: passes here are short, wider ones gained nothing. */
 #define LSQ_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=256")))
+#endif
 #else
 #define LSQ_X86 0
 #endif

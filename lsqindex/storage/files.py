@@ -39,8 +39,7 @@ def new_file(path: str) -> Iterator[Env]:
     finally:
         if env is not None:
             env.close()
-        _remove(passing)
-        unlock(lock)
+        _remove_locked(passing, lock)
 
 
 def _claim(prefix: str, path: str) -> tuple[str, int]:
@@ -64,8 +63,9 @@ def _remove_leftovers(prefix: str) -> None:
         except OSError:
             continue
         if try_lock(lock):
-            _remove(passing)
-        os.close(lock)
+            _remove_locked(passing, lock)
+        else:
+            os.close(lock)
 
 
 def finish(env: Env) -> str:
@@ -116,6 +116,17 @@ def _sync_directory(path: str) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def _remove_locked(path: str, lock: int) -> None:
+    """Remove a file by the descriptor that holds its lock, and give that back."""
+    if os.name == "nt":  # nothing that is open can be removed there: what others use stays
+        unlock(lock)
+        with contextlib.suppress(PermissionError):
+            _remove(path)
+        return
+    _remove(path)
+    unlock(lock)
 
 
 def _remove(path: str) -> None:

@@ -88,6 +88,15 @@ def _map(fd: int) -> mmap.mmap:
     return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
 
 
+def _part(fd: int, size: int, at: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(fd, size, at)
+    if not os.fstat(fd).st_size:  # nothing cannot be mapped
+        return b""
+    with _map(fd) as file:  # Windows
+        return file[at : at + size]
+
+
 def set_txn(path: str, txn: int) -> None:
     """Give a closed, settled file the transaction number ``txn``, of the same parity as its own.
 
@@ -106,7 +115,7 @@ def set_txn(path: str, txn: int) -> None:
 
 
 def _read(fd: int, at: int) -> Meta | None:
-    data = os.pread(fd, _AT + _META.size, at)
+    data = _part(fd, _AT + _META.size, at)
     if len(data) < _AT + _META.size:
         return None
     magic, version, _, _, page_size, flags, last_page, txn = _META.unpack_from(data, _AT)
