@@ -47,7 +47,7 @@ LSQ_INLINE const uint8_t *lsq_list_at(const lsq_lists *lists, int64_t block, int
     return (const uint8_t *)(uintptr_t)lists->addresses[block * lists->tables + table];
 }
 
-LSQ_INLINE void lsq_prefetch(const void *p) {
+LSQ_INLINE void lsq_prefetch_line(const void *p) {
 #if defined(__GNUC__) || defined(__clang__)
     __builtin_prefetch(p);
 #else
@@ -63,19 +63,19 @@ static int64_t lsq_find_lists(const lsq_lists *lists, int64_t block, lsq_scorer 
     uint32_t count = lists->counts[block], *from = scorer->from, *to = scorer->to;
     for (int64_t i = 0; i < n; i++) {
         int bits = lists->table[probes[i].table].bits;
-        lsq_prefetch(lsq_list_at(lists, block, probes[i].table) + 2 * lsq_bin(bits, probes[i].bucket));
+        lsq_prefetch_line(lsq_list_at(lists, block, probes[i].table) + 2 * lsq_bin(bits, probes[i].bucket));
     }
     for (int64_t i = 0; i < n; i++) {
         const uint8_t *list = lsq_list_at(lists, block, probes[i].table);
         int bits = lists->table[probes[i].table].bits;
         lsq_bin_range(list, bits, probes[i].bucket, from + i, to + i);
-        if (bits > LSQ_DIRECTORY_BITS) lsq_prefetch(lsq_list_rows(list, bits) + 2 * (uint64_t)count + (from[i] + to[i]) / 2);
+        if (bits > LSQ_DIRECTORY_BITS) lsq_prefetch_line(lsq_list_rows(list, bits) + 2 * (uint64_t)count + (from[i] + to[i]) / 2);
     }
     for (int64_t i = 0; i < n; i++) {
         int bits = lists->table[probes[i].table].bits;
         const uint8_t *rows = lsq_list_rows(lsq_list_at(lists, block, probes[i].table), bits);
         if (bits > LSQ_DIRECTORY_BITS) lsq_narrow(rows + 2 * (uint64_t)count, bits, probes[i].bucket, from + i, to + i);
-        lsq_prefetch(rows + 2 * (uint64_t)from[i]); /* (More of it would be asked for in vain: the machine reads ahead.) */
+        lsq_prefetch_line(rows + 2 * (uint64_t)from[i]);
         postings += to[i] - from[i];
     }
     return postings;
@@ -89,17 +89,29 @@ LSQ_INLINE void lsq_add_list(const uint8_t *rows, uint32_t n, uint32_t weight, u
     }
 }
 
+/* Where the rows of a probe's list begin. */
+LSQ_INLINE const uint8_t *lsq_probe_rows(const lsq_lists *lists, int64_t block, const lsq_scorer *scorer, int64_t i) {
+    const lsq_probe *probe = scorer->probes.probes + i;
+    const uint8_t *list = lsq_list_at(lists, block, probe->table);
+    return lsq_list_rows(list, lists->table[probe->table].bits) + 2 * (uint64_t)scorer->from[i];
+}
+
 /* The scores of a block. */
 static void lsq_accumulate(const lsq_lists *lists, int64_t block, lsq_scorer *scorer) {
     const lsq_probes *p = &scorer->probes;
     memset(scorer->scores, 0, (size_t)lists->spans[block] << scorer->wide);
     scorer->postings += lsq_find_lists(lists, block, scorer);
     for (int64_t i = 0; i < p->found; i++) {
-        const lsq_probe *probe = p->probes + i;
-        const uint8_t *rows = lsq_list_rows(lsq_list_at(lists, block, probe->table), lists->table[probe->table].bits);
-        rows += 2 * (uint64_t)scorer->from[i];
-        if (scorer->wide) lsq_add_list(rows, scorer->to[i] - scorer->from[i], probe->weight, scorer->scores, 1);
-        else lsq_add_list(rows, scorer->to[i] - scorer->from[i], probe->weight, scorer->scores, 0);
+        const uint8_t *rows = lsq_probe_rows(lists, block, scorer, i);
+        /* Of each list the first line is on its way; the rest of the next one is asked for now. All of all lists at once
+         * would only push each other out. */
+        if (i + 1 < p->found) {
+            const uint8_t *next = lsq_probe_rows(lists, block, scorer, i + 1);
+            uint32_t size = 2 * (scorer->to[i + 1] - scorer->from[i + 1]);
+            for (uint32_t at = 64; at < size && at <= 1024; at += 64) lsq_prefetch_line(next + at);
+        }
+        if (scorer->wide) lsq_add_list(rows, scorer->to[i] - scorer->from[i], p->probes[i].weight, scorer->scores, 1);
+        else lsq_add_list(rows, scorer->to[i] - scorer->from[i], p->probes[i].weight, scorer->scores, 0);
     }
 }
 

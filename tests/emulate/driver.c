@@ -7,10 +7,8 @@
    which a are the head, in b blocks). Little-endian. */
 #include "descend.h"
 #define lsq_distances lsq_kept_distances /* scan.h has its own, and so has scores.h */
-#define lsq_prefetch lsq_kept_prefetch
 #include "exact.h"
 #undef lsq_distances
-#undef lsq_prefetch
 #include "feedback.h"
 #include "flips.h"
 #include "scan.h"
