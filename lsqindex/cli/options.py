@@ -1,0 +1,96 @@
+"""Options that several commands share, as types."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Metric(str, Enum):
+    """How far two vectors are from each other."""
+
+    l2 = "l2"
+    cosine = "cosine"
+    ip = "ip"
+
+
+class Kept(str, Enum):
+    """How vectors are kept beside their codes."""
+
+    float32 = "float32"
+    float16 = "float16"
+    int8 = "int8"
+
+
+class IdKind(str, Enum):
+    """What ids are."""
+
+    int = "int"
+    str = "str"
+
+
+class Subset(str, Enum):
+    """Structures by which a search need not read all rows."""
+
+    multi_index = "multi-index"
+
+
+class Strategy(str, Enum):
+    """How a search finds candidates."""
+
+    auto = "auto"
+    scan = "scan"
+    subset = "subset"
+
+
+class Ranking(str, Enum):
+    """By what a search ranks them."""
+
+    auto = "auto"
+    asymmetric = "asymmetric"
+    symmetric = "symmetric"
+    score = "score"
+
+
+IndexFile = Annotated[Path, typer.Argument(metavar="INDEX", help="The file of the index.")]
+Vectors = Annotated[
+    str,
+    typer.Argument(
+        metavar="VECTORS",
+        help="A file: .npy .npz .fvecs .bvecs .ivecs .parquet .arrow .feather .hdf5 .csv .tsv; or - for stdin.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Use so many threads; all processors by default.")]
+Parameters = Annotated[
+    list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of the encoder.")
+]
+Bits = Annotated[int | None, typer.Option(min=1, help="Bits of a code; the encoder's default if not given.")]
+
+_OF_FILES = "Reading vectors"
+Format = Annotated[
+    str | None,
+    typer.Option("--format", rich_help_panel=_OF_FILES, help="The file's format, where its name does not tell."),
+]
+Column = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=_OF_FILES, help="Parquet, Arrow: the column of lists that has the vectors."),
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=_OF_FILES,
+        help="The column (array, dataset) that has the ids; in a CSV file without names its number, from 1.",
+    ),
+]
+Dataset = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=_OF_FILES, help="HDF5: the dataset, 'train' by default; .npz: the array."),
+]
+RawDim = Annotated[int | None, typer.Option("--dim", min=1, rich_help_panel=_OF_FILES, help="Raw: numbers a vector.")]
+RawType = Annotated[
+    str | None, typer.Option("--dtype", rich_help_panel=_OF_FILES, help="Raw: type of a number, float32 by default.")
+]

@@ -1,0 +1,98 @@
+"""CSV: a vector in a line; names of columns above them, and a column of ids, where there are any."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from .source import Block, InputError, Source, Wanted, choose
+
+_DELIMITERS = ",;\t"
+
+
+def open_csv(name: str, wanted: Wanted, stream: BinaryIO | None) -> Source:
+    """Lines of numbers with , or ; or tabs between them."""
+    wanted.only(name, "id_column")
+    text = io.TextIOWrapper(stream or io.FileIO(name), "utf-8-sig", newline="")
+    try:
+        return _open(name, text, wanted.id_column)
+    except UnicodeDecodeError as error:
+        text.close()
+        raise InputError(f"{name}: is not text in UTF-8 ({error.reason})") from error
+    except BaseException:
+        text.close()
+        raise
+
+
+def _open(name: str, text: Any, id_column: str | None) -> Source:
+    first = text.readline()
+    delimiter = max(_DELIMITERS, key=first.count)
+    lines: Iterator[list[str]] = (line for line in csv.reader(chain([first], text), delimiter=delimiter) if line)
+    head = next(lines, None)
+    if head is None:
+        raise InputError(f"{name}: is empty")
+    at = _position(name, id_column, head)
+    named = not all(_is_number(cell) for i, cell in enumerate(head) if i != at)
+    if not named:
+        lines = chain([head], lines)
+    dim = len(head) - (at is not None)
+    if dim < 1:
+        raise InputError(f"{name}: has no columns of numbers beside the ids")
+
+    def blocks(size: int) -> Iterator[Block]:
+        done = int(named)
+        try:
+            while part := list(islice(lines, size)):
+                ids = None if at is None else [_cell(line, at) for line in part]
+                yield Block(_numbers(name, part, at, dim, done), ids)
+                done += len(part)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{name}: cannot be read after line {done:,} ({error})") from error
+
+    return Source(name, dim, None, blocks, close=text.close)
+
+
+def _position(name: str, id_column: str | None, head: list[str]) -> int | None:
+    if id_column is None:
+        return None
+    if id_column.isdigit() and 1 <= int(id_column) <= len(head):
+        at = int(id_column) - 1
+        # "1" may also be the name of a column, where the first line has names.
+        if id_column not in head or all(_is_number(cell) for i, cell in enumerate(head) if i != at):
+            return at
+    return head.index(choose(name, "column", id_column, head, []))
+
+
+def _cell(line: list[str], at: int) -> str:
+    return line[at] if at < len(line) else ""
+
+
+def _numbers(name: str, lines: list[list[str]], at: int | None, dim: int, done: int) -> Any:
+    """The numbers of some lines; the line that has something else is told."""
+    rows = [line if at is None else line[:at] + line[at + 1 :] for line in lines]
+    try:
+        return np.array(rows, np.float32).reshape(len(rows), dim)
+    except ValueError:
+        for number, row in enumerate(rows, done + 1):
+            if len(row) != dim:
+                raise InputError(f"{name}: line {number:,} has {len(row)} numbers, the first has {dim}") from None
+            for cell in row:
+                if not _is_number(cell):
+                    raise InputError(
+                        f"{name}: line {number:,} has {cell!r} where a number should be; if that is an id, "
+                        "--id-column tells its column"
+                    ) from None
+        raise
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,79 @@
+"""Files of vectors by their names: which format is which, and who reads it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from .source import InputError, Source, Wanted
+
+#: How a name ends → format.
+SUFFIXES = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".fvecs": "fvecs",
+    ".bvecs": "bvecs",
+    ".ivecs": "ivecs",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".hdf5": "hdf5",
+    ".h5": "hdf5",
+    ".csv": "csv",
+    ".tsv": "csv",
+}
+
+#: Format → module and function; loaded when needed.
+_READERS = {
+    "npy": ("read_numpy", "open_npy"),
+    "npz": ("read_numpy", "open_npz"),
+    "fvecs": ("read_vecs", "open_fvecs"),
+    "bvecs": ("read_vecs", "open_bvecs"),
+    "ivecs": ("read_vecs", "open_ivecs"),
+    "parquet": ("read_arrow", "open_parquet"),
+    "arrow": ("read_arrow", "open_arrow"),
+    "hdf5": ("read_hdf5", "open_hdf5"),
+    "csv": ("read_text", "open_csv"),
+    "raw": ("read_raw", "open_raw"),
+}
+
+#: Formats that can be read from a pipe, front to back.
+_FROM_STDIN = ("raw", "npy", "csv")
+
+
+def open_source(name: str, wanted: Wanted | None = None) -> Source:
+    """The vectors in the file ``name``, or in stdin for "-"; use it in a ``with`` block."""
+    wanted = wanted or Wanted()
+    if name != "-" and not Path(name).is_file():
+        if Path(name).is_dir():
+            raise InputError(f"{name}: is a directory; give a file")
+        raise FileNotFoundError(2, "there is no such file", name)
+    kind = wanted.format or _format_of(name)
+    if kind not in _READERS:
+        raise InputError(f"--format {kind}: is not known; there are {', '.join(_READERS)}")
+    stream: Any = None
+    if name == "-":
+        if kind not in _FROM_STDIN:
+            raise InputError(f"-: {kind} cannot be read from stdin, only {', '.join(_FROM_STDIN)}; write a file first")
+        stream, name = sys.stdin.buffer, "stdin"
+    module, function = _READERS[kind]
+    reader = getattr(importlib.import_module(f".{module}", __package__), function)
+    source: Source = reader(name, wanted, stream)
+    return source
+
+
+def _format_of(name: str) -> str:
+    if name == "-":
+        return "raw"
+    suffix = Path(name).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"{name}: {suffix or 'a name without an ending'} tells no format that is known ({' '.join(SUFFIXES)}); "
+            "say which it is with --format"
+        )
+    return SUFFIXES[suffix]
