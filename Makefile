@@ -1,10 +1,12 @@
 # make demo       the main job on real data, from nothing
 # make test       everything CI checks: style, types, tests
+# make docs       the documentation, as a site in build/docs; warnings are errors
 # make test-long  crash, damage and state-machine tests in their long form (an hour or more)
 # make sanitize   the kernel tests under AddressSanitizer and UBSan
 # make emulate    the kernel tests on arm64 (NEON), under qemu-user
 # make bench-encoders   the published comparison; data through LSQINDEX_DATA (docs/benchmarks.md)
 # make bench-storage    opening, adding, file size and memory of the index; half an hour
+# make bench-subset     the multi-index: the paper's finding, beside the scan and FAISS; half an hour
 # make bench-scan       queries a second beside FAISS, threads, growth, gigabytes a second; ten minutes
 
 PYTHON ?= python3
@@ -12,7 +14,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
 
-.PHONY: demo test test-long lint sanitize emulate bench-encoders bench-storage bench-scan clean
+.PHONY: demo docs test test-long lint sanitize emulate bench-encoders bench-storage bench-scan bench-subset dist clean
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -21,7 +23,10 @@ $(VENV)/.installed: $(SOURCES)
 	touch $@
 
 demo: $(VENV)/.installed
-	$(PY) examples/digits.py
+	$(PY) -m lsqindex demo
+
+docs: $(VENV)/.installed
+	$(PY) -m mkdocs build --strict
 
 lint: $(VENV)/.installed
 	$(PY) -m ruff check .
@@ -40,10 +45,11 @@ sanitize:
 	test -x $(VENV)-sanitize/bin/python || $(PYTHON) -m venv $(VENV)-sanitize
 	LSQINDEX_SANITIZE=1 $(VENV)-sanitize/bin/python -m pip install --quiet --force-reinstall '.[test]'
 	rm -rf build
-	cp tests/test_exact.py tests/test_kernels.py tests/test_records.py tests/test_scan.py $(VENV)-sanitize/
+	cp tests/test_exact.py tests/test_kernels.py tests/test_multi_index.py tests/test_records.py tests/test_scan.py \
+	  $(VENV)-sanitize/
 	cd $(VENV)-sanitize && LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 bin/python -m pytest -p no:cacheprovider -c /dev/null \
-	  test_exact.py test_kernels.py test_records.py test_scan.py
+	  test_exact.py test_kernels.py test_multi_index.py test_records.py test_scan.py
 
 emulate:
 	bash tests/emulate/run
@@ -58,6 +64,15 @@ bench-storage: $(VENV)/.installed
 bench-scan: $(VENV)/.installed
 	$(PY) -m pip install --quiet --editable '.[bench]'
 	$(PY) -m bench scan
+
+bench-subset: $(VENV)/.installed
+	$(PY) -m pip install --quiet --editable '.[bench]'
+	$(PY) -m bench subset
+
+dist: $(VENV)/.installed
+	rm -rf dist
+	$(PY) -m build
+	$(PY) -m twine check --strict dist/*
 
 clean:
 	rm -rf build dist *.egg-info cython_src/*.c lsqindex/*.so $(VENV) $(VENV)-sanitize
