@@ -98,23 +98,42 @@ LSQ_BODIES(lsq_field_distances,
            (const lsq_block *block, const lsq_fields *fields, const float *values, float bias, float *out),
            (block, fields, values, bias, out))
 
+/* Where a row is: its block, and which of its rows. */
+typedef struct { lsq_block block; int lane; } lsq_place;
+
+/* Rows are anywhere, and each has a byte in every line of its block: so a row is looked up and its block asked for so many
+ * rows before it is summed. */
+enum { LSQ_PLACES_AHEAD = 4 };
+
+LSQ_INLINE int lsq_find_place(const lsq_codes *codes, uint32_t row, lsq_place *place) {
+    int64_t record = lsq_record(&codes->column, row);
+    if (record < 0) return 0;
+    uint32_t at = row - codes->column.starts[record];
+    place->block = lsq_block_at(codes, record, at / LSQ_BLOCK_ROWS);
+    place->lane = (int)(at % LSQ_BLOCK_ROWS);
+#if defined(__GNUC__) || defined(__clang__)
+    for (int64_t i = 0; i < place->block.heads; i += 2) __builtin_prefetch(place->block.head + i * LSQ_BLOCK_ROWS);
+    for (int64_t i = 0; i < place->block.tails; i += 2) __builtin_prefetch(place->block.tail + i * LSQ_BLOCK_ROWS);
+#endif
+    return 1;
+}
+
 /* The exact distances of some rows to one query; 0 where a row is not there. `work`: look-ups by nibble. */
 static int lsq_distances(int level, const lsq_codes *codes, int nibbles, const float *values, float bias, const uint32_t *rows,
                          int64_t n, float *work, float *out) {
+    lsq_place places[LSQ_PLACES_AHEAD];
     if (nibbles) lsq_nibble_tables(values, &codes->fields, codes->width, work, &bias);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t record = lsq_record(&codes->column, rows[i]);
-        if (record < 0) return 0;
-        uint32_t at = rows[i] - codes->column.starts[record];
-        lsq_block block = lsq_block_at(codes, record, at / LSQ_BLOCK_ROWS);
-        if (nibbles) {
-            float head = 0;
-            out[i] = lsq_nibble_distance(&block, (int)(at % LSQ_BLOCK_ROWS), work, bias, &head);
-            continue;
+    for (int64_t i = 0; i < n + LSQ_PLACES_AHEAD; i++) {
+        lsq_place *place = places + i % LSQ_PLACES_AHEAD;
+        if (i >= LSQ_PLACES_AHEAD) {
+            float head = 0, all[LSQ_BLOCK_ROWS], *to = out + i - LSQ_PLACES_AHEAD;
+            if (nibbles) *to = lsq_nibble_distance(&place->block, place->lane, work, bias, &head);
+            else {
+                lsq_field_distances(level, &place->block, &codes->fields, values, bias, all);
+                *to = all[place->lane];
+            }
         }
-        float all[LSQ_BLOCK_ROWS];
-        lsq_field_distances(level, &block, &codes->fields, values, bias, all);
-        out[i] = all[at % LSQ_BLOCK_ROWS];
+        if (i < n && !lsq_find_place(codes, rows[i], place)) return 0;
     }
     return 1;
 }
