@@ -296,14 +296,22 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, index: Path) -> Non
     assert running.returncode == 141 and told == b""
 
 
+def interruptible(words: list[str], stdin: int | None = None) -> subprocess.Popen[bytes]:
+    """A process that Ctrl-C reaches: one that a shell started in the background would pass on that it is ignored."""
+
+    def heed() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, stdin=stdin, stdout=pipe, stderr=pipe, cwd=ROOT, preexec_fn=heed)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no SIGINT to one process there")
 def test_ctrl_c_leaves_the_last_batch(tmp_path: Path) -> None:
     path = tmp_path / "a.lsq"
     run("create", path, "--dim", 8, "--encoder", "flat")
     words = [sys.executable, "-m", "lsqindex", "add", str(path), "-", "--dim", "8", "--batch", "100"]
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-    ) as adding:
+    with interruptible(words, stdin=subprocess.PIPE) as adding:
         assert adding.stdin is not None and adding.stderr is not None
         adding.stdin.write(VECTORS[:550].tobytes())  # and no end: it waits for more
         adding.stdin.flush()
@@ -327,7 +335,7 @@ def test_ctrl_c_while_it_is_writing(tmp_path: Path) -> None:
     np.lib.format.open_memmap(file, "w+", np.float32, (400_000, 8))[:] = 1
     run("create", path, "--dim", 8, "--encoder", "flat")
     words = [sys.executable, "-m", "lsqindex", "add", str(path), str(file), "--batch", "200"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as adding:
+    with interruptible(words) as adding:
         with Index.open(path, read_only=True) as reading:
             until = time.monotonic() + 30
             while len(reading) < 1000 and time.monotonic() < until:
