@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,8 +136,8 @@ def _by_distance(search: _Search) -> Candidates:
     lacking = found.counts < search.probing.least
     counts, rows = _only(~lacking, found.counts, found.rows)
     parts = [
-        _Part(counts, rows, np.empty(0, np.float32) if kept else search.distances(counts, rows)),
-        _Part(*_only(~lacking, fresh.counts, fresh.rows, fresh.distances)),
+        scan.Found(counts, rows, np.empty(0, np.float32) if kept else search.distances(counts, rows)),
+        scan.Found(*_only(~lacking, fresh.counts, fresh.rows, fresh.distances)),
     ]
     if lacking.any():
         parts.append(_scanned(search, lacking))
@@ -163,14 +163,6 @@ def _without_most_ties(search: _Search, found: multi_index.Scored) -> multi_inde
     return replace(found, counts=counts, rows=found.rows[places], scores=found.scores[places])
 
 
-class _Part(NamedTuple):
-    """Rows of each query from one source, and their distances by code (none where nobody asks for these)."""
-
-    counts: NDArray[np.int64]
-    rows: RowNumbers
-    distances: NDArray[np.float32]
-
-
 def _only(queries: NDArray[np.bool_], counts: NDArray[np.int64], *values: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     """The same for these queries only: the others have nothing."""
     if queries.all():
@@ -179,7 +171,7 @@ def _only(queries: NDArray[np.bool_], counts: NDArray[np.int64], *values: NDArra
     return np.where(queries, counts, 0), *(array[kept] for array in values)
 
 
-def _together(parts: list[_Part], values: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _together(parts: list[scan.Found], values: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """How many rows of each query all sources have together, and their ``values``, query by query."""
     if not any(len(part.rows) for part in parts[1:]):
         return parts[0].counts, values[0]
@@ -189,7 +181,7 @@ def _together(parts: list[_Part], values: list[NDArray[Any]]) -> tuple[NDArray[n
     return counts, np.concatenate(values)[order]
 
 
-def _scanned(search: _Search, queries: NDArray[np.bool_]) -> _Part:
+def _scanned(search: _Search, queries: NDArray[np.bool_]) -> scan.Found:
     """The nearest rows of some queries, by a scan."""
     some = replace(search.request, queries=search.request.queries[queries])
     tables = Tables(search.tables.values[queries], search.tables.bias[queries])
@@ -197,17 +189,21 @@ def _scanned(search: _Search, queries: NDArray[np.bool_]) -> _Part:
     found = list(by_scan.find(search.store, search.coder, some, tables, search.rows, search.wide))
     counts = np.zeros(len(queries), np.int64)
     counts[queries] = np.concatenate([part.counts for part in found])
-    return _Part(
-        counts, *(np.concatenate(arrays) for arrays in zip(*((p.rows, p.distances) for p in found), strict=True))
-    )
+    return replace(_one_after_another(found), counts=counts)
 
 
-def _fresh(search: _Search) -> _Part:
+def _one_after_another(parts: list[scan.Found]) -> scan.Found:
+    """What was found for some queries, and for the next ones, as one."""
+    arrays = ((part.counts, part.rows, part.distances) for part in parts)
+    return scan.Found(*(np.concatenate(own) for own in zip(*arrays, strict=True)))
+
+
+def _fresh(search: _Search) -> scan.Found:
     """The nearest of the rows that no list has yet."""
     store, state, trace = search.store, search.store.state, search.request.trace
     nq = len(search.request.queries)
     if state.listed == state.rows:
-        return _Part(np.zeros(nq, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32))
+        return scan.Found(np.zeros(nq, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32))
     codes, bits = once(store, "fresh", lambda: _fresh_codes(store, search.coder))
     allowed = search.probing.allowed
     if bits is not None and allowed is not None:
@@ -218,9 +214,7 @@ def _fresh(search: _Search) -> _Part:
     trace.rows += codes.rows * nq
     trace.fresh += (state.rows - state.listed) * nq
     trace.chunks += -(-codes.rows // CHUNK_ROWS) * nq
-    parts = list(scan.nearest(codes, search.tables, wanted, threads=search.request.threads))
-    arrays = ((part.counts, part.rows, part.distances) for part in parts)
-    return _Part(*(np.concatenate(own) for own in zip(*arrays, strict=True)))
+    return _one_after_another(list(scan.nearest(codes, search.tables, wanted, threads=search.request.threads)))
 
 
 def _fresh_codes(store: Store, coder: Coder) -> tuple[scan.Codes, NDArray[np.uint8] | None]:
@@ -254,7 +248,7 @@ def _by_score(search: _Search) -> Candidates:
         new = ~np.isin(np.repeat(queries, others.counts) << 32 | others.rows, own)
         extra = np.bincount(np.repeat(queries, others.counts)[new], minlength=len(counts))
         nothing = np.empty(0, np.float32)
-        parts = [_Part(counts, rows, nothing), _Part(extra, others.rows[new], nothing)]
+        parts = [scan.Found(counts, rows, nothing), scan.Found(extra, others.rows[new], nothing)]
         missing = _together(parts, [missing, np.full(int(new.sum()), tables, np.float32)])[1]
         counts, rows = _together(parts, [part.rows for part in parts])
     return Candidates(counts, rows, search.distances(counts, rows), missing)
