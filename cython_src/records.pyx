@@ -7,6 +7,7 @@ while a transaction holds their snapshot (storage/columns.py).
 
 import numpy as np
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
@@ -176,8 +177,8 @@ def gather_ints(const uint32_t[::1] starts not None, const uint32_t[::1] counts 
 
 
 def gather_strings(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
-                   const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None):
-    """The strings of ``rows``, a list; LookupError for a row that no record holds."""
+                   const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None, bint raw=False):
+    """The strings of ``rows``, a list (``raw``: their bytes); LookupError for a row that no record holds."""
     cdef lsq_column column = _column(starts, counts, addresses)
     cdef const uint8_t *text
     cdef uint32_t size
@@ -186,7 +187,10 @@ def gather_strings(const uint32_t[::1] starts not None, const uint32_t[::1] coun
     for i in range(rows.shape[0]):
         if not lsq_string(&column, rows[i], &text, &size):
             raise LookupError(f"row {rows[i]} is in no record")
-        out.append(PyUnicode_DecodeUTF8(<const char *>text, size, NULL))
+        if raw:
+            out.append(PyBytes_FromStringAndSize(<const char *>text, size))
+        else:
+            out.append(PyUnicode_DecodeUTF8(<const char *>text, size, NULL))
     return out
 
 

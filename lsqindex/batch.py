@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 from . import loader
 from .errors import BusyError, ClosedError, ForkedError, LsqIndexError
 from .ids import once, read_ids
-from .storage.store import NewRows, Store
+from .storage.store import Store
 from .storage.writer import Writer
 from .training import choose_tables
 
@@ -42,21 +43,30 @@ class Batch:
         self._writer = self._stack.enter_context(self._index._writer())
         return self
 
-    def add(self, vectors: ArrayLike, ids: Any = None, *, upsert: bool = False, threads: int | None = None) -> Any:
+    def add(
+        self,
+        vectors: ArrayLike,
+        ids: Any = None,
+        payloads: Any = None,
+        *,
+        upsert: bool = False,
+        threads: int | None = None,
+    ) -> Any:
         """As :meth:`Index.add`, of an array; after an error the batch goes on without it."""
         writer, index = self._open(), self._index
-        addition = index._addition(vectors, ids, upsert, threads)
+        addition = index._addition(vectors, ids, payloads, upsert, threads)
         names = addition.named(writer.state.next_id)
         coder = index._coder(writer)
-        rows = NewRows(names, *addition.encoded(coder))
+        rows = addition.new_rows(names, *addition.encoded(coder))
         choose_tables(writer, coder, len(rows))
         loader.insert(writer, rows, addition.options, upsert=upsert, nested=True)
         return names
 
     def delete(self, ids: Any) -> int:
         """As :meth:`Index.delete`."""
-        writer, options = self._open(), self._index._options
-        names = once(read_ids(ids, options.ids, known=True))
+        writer, index, options = self._open(), self._index, self._index._options
+        allowed = index._allowed(ids) if isinstance(ids, Mapping) else once(read_ids(ids, options.ids, known=True))
+        names = index._names_of(writer, allowed)
         return int(writer.run(lambda writer: Store(writer, options).delete(names), nested=True))
 
     def __exit__(

@@ -49,10 +49,9 @@ def few(store: Store, rows: RowNumbers) -> bool:
 
 def bits_of(rows: RowNumbers) -> NDArray[np.uint8]:
     """A bit for each row up to the last of ``rows``, which ascend."""
-    bits = np.zeros(int(rows[-1]) // 8 + 1 if len(rows) else 0, np.uint8)
-    for bit in range(8):
-        bits[rows[rows % 8 == bit] // 8] |= 1 << bit
-    return bits
+    flags = np.zeros(int(rows[-1]) + 1 if len(rows) else 0, np.bool_)
+    flags[rows] = True
+    return np.packbits(flags, bitorder="little")
 
 
 def codes_of(store: Store, coder: Coder) -> scan.Codes:

@@ -66,6 +66,14 @@ class UnknownIdError(LsqIndexError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class PayloadError(LsqIndexError, ValueError):
+    """A payload that cannot be stored: not a mapping, too large, or with values that msgpack does not have."""
+
+
+class FilterError(LsqIndexError, ValueError):
+    """A filter over payloads with an unknown operator, or an operand that it cannot have."""
+
+
 class NoVectorsError(LsqIndexError, ValueError):
     """What was asked needs the vectors, and the index keeps only codes."""
 

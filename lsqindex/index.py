@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,9 +36,12 @@ from .errors import (
     UnknownIdError,
 )
 from .explanation import Explanation
+from .filters import Condition, read_filter
 from .ids import Ids, check_once, is_one, once, read_ids
 from .matches import Matches
+from .payloads import read_payloads
 from .request import Asked, Ranking, Request, Strategy
+from .select import select
 from .settings import (
     Path,
     check_wait,
@@ -50,12 +53,13 @@ from .settings import (
 )
 from .storage import check, files, keys, merge, rewrite
 from .storage import env as envs
+from .storage.columns import RowNumbers
 from .storage.env import Env, Reader, Reading, Wait
 from .storage.meta import Options, Subset, read_subset
 from .storage.records import REMEDY
-from .storage.store import Store
+from .storage.store import NewRows, Store
 from .storage.writer import Writer
-from .stored import unsound, vectors_of
+from .stored import found_payloads, payloads_of, unsound, unsound_payloads, vectors_of
 from .subset import MultiIndex, SubsetLike, check_subset
 from .vectors import as_array, open_rows, read_rows
 
@@ -95,11 +99,12 @@ class Index:
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
         subset: SubsetLike = None,
+        fields: Iterable[str] = (),
         **parameters: Any,
     ) -> None:
         """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
         self._closed = True  # until it is made
-        options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
+        options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters)
         tables = subsets.begin(check_subset(subset), coder, 0)
         env = envs.memory_env(lambda env: fill(env, options, coder, tables))
         self._set_up(env, path=None, read_only=False, wait=True)
@@ -116,6 +121,7 @@ class Index:
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
         subset: SubsetLike = None,
+        fields: Iterable[str] = (),
         wait: Wait = True,
         **parameters: Any,
     ) -> Self:
@@ -127,7 +133,8 @@ class Index:
         :meth:`reencode` need them. ``ids`` are "int" or "str". The index trains itself when it holds
         ``train_size`` vectors (10,000, or what the encoder needs). ``subset="multi-index"``, or a
         :class:`MultiIndex` with options, lists rows by parts of their codes, so that a search need not read all of
-        them. ``wait`` as in :meth:`open`.
+        them. ``fields`` are names of payload fields that filters ask for often: these are decided without reading
+        payloads. ``wait`` as in :meth:`open`.
 
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")
@@ -138,7 +145,7 @@ class Index:
         ...     index.search([0, 1, 0, 0], k=1).ids.tolist()
         ['b']
         """
-        options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, parameters)
+        options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters)
         check_wait(wait)
         tables = subsets.begin(check_subset(subset), coder, 0)
         name = new_path(path)
@@ -233,12 +240,26 @@ class Index:
         where = self._path or "in memory"
         return f"<Index {where}: {len(self):,} vectors of {self.dim} dimensions, {self.metric}, {self.encoder!r}>"
 
-    def ids(self) -> Any:
-        """All ids, ascending: an int64 array, or a list of str."""
+    def ids(self, filter: Any = None) -> Any:
+        """All ids, or those that ``filter`` lets through, ascending: an int64 array, or a list of str.
+
+        >>> index = Index(dim=1)
+        >>> _ = index.add([[1], [2], [3]], payloads=[{"year": 1999}, {"year": 2020}, None])
+        >>> index.ids({"year": {"$gte": 2000}})
+        array([1])
+        """
+        allowed = self._allowed(filter)
         with self._reader() as reader:
             store = Store(reader, self._options)
-            ids = store.ids_of(store.living())
+            rows = store.living() if allowed is None else searcher.allowed_rows(store, allowed)
+            ids = store.ids_of(rows)
         return np.sort(ids) if isinstance(ids, np.ndarray) else sorted(ids)
+
+    def _allowed(self, filter: Any) -> Any:
+        """A filter, checked: ids, or a condition on payloads."""
+        if isinstance(filter, Mapping):
+            return read_filter(filter, lambda ids: read_ids(ids, self._options.ids, known=True))
+        return None if filter is None else read_ids(filter, self._options.ids, known=True)
 
     def get(self, ids: Any) -> NDArray[np.float32]:
         """The vectors of ``ids``, shape (n, dim), or (dim,) for one id.
@@ -249,15 +270,24 @@ class Index:
         names = read_ids(ids, self._options.ids)
         with self._reader() as reader:
             store = Store(reader, self._options)
-            rows = store.rows_of(names)
-            if (rows < 0).any():
-                missing = names[int(np.argmax(rows < 0))]
-                missing = missing if isinstance(missing, str) else int(missing)
-                raise UnknownIdError(
-                    f"id {missing!r} is not in the index ({int((rows < 0).sum())} of {len(names)} are not)"
-                )
-            vectors = vectors_of(store, self._coder(reader), rows.astype(np.uint32))
+            vectors = vectors_of(store, self._coder(reader), _known_rows(store, names))
         return vectors[0] if is_one(ids) else vectors
+
+    def payloads(self, ids: Any) -> Any:
+        """The payloads of ``ids``: a list of mappings, None for a vector without one; or one, for one id.
+
+        An unknown id is an :class:`UnknownIdError`.
+
+        >>> index = Index(dim=1)
+        >>> _ = index.add([[1], [2]], ids=[7, 8], payloads=[{"lang": "en"}, None])
+        >>> index.payloads([8, 7]), index.payloads(7)
+        ([None, {'lang': 'en'}], {'lang': 'en'})
+        """
+        names = read_ids(ids, self._options.ids)
+        with self._reader() as reader:
+            store = Store(reader, self._options)
+            found = payloads_of(store, _known_rows(store, names))
+        return found[0] if is_one(ids) else found
 
     def stats(self) -> dict[str, Any]:
         """Numbers about the index, for people and for monitoring."""
@@ -283,6 +313,9 @@ class Index:
                 "table_bits": max(tables.widths, default=None) if tables else None,
                 "listed": state.stored - fresh if tables else 0,
                 "fresh": fresh,
+                "payloads": bool(state.payloads),
+                "fields": list(self._options.fields),
+                "payload_bytes": self._env.database_bytes(reader, keys.PAYLOADS),
                 "posting_bytes": self._env.database_bytes(reader, keys.POSTINGS),
                 "file_bytes": self._env.file_size(),
                 "free_bytes": self._env.free_bytes(reader),
@@ -302,6 +335,7 @@ class Index:
         probes: int | None = None,
         candidates: int | None = None,
         progressive: bool = True,
+        with_payloads: bool = False,
         threads: int | None = None,
     ) -> Matches:
         """The ``k`` nearest of each query: shape (nq, k), or (k,) for a 1-D query.
@@ -309,9 +343,11 @@ class Index:
         ``distance``: "asymmetric" compares the query as it is with codes, "symmetric" its own code (section 3.1
         of the paper); "auto" takes the encoder's best. ``rerank=r`` orders the best ``r`` (never fewer than ``k``)
         again, exactly where vectors are kept and by the asymmetric distance where not. ``filter`` is an array of
-        ids: only these can be found. ``progressive=False`` reads all of every code; otherwise, where the encoder
-        has learned that it pays, a row whose first bytes are far is not read further. ``threads`` (all processors
-        by default) never changes an answer. Smaller distances are nearer; equal ones come by id.
+        ids, or a mapping over payload fields such as ``{"lang": "en", "year": {"$gte": 2020}}``: only what it lets
+        through can be found. ``with_payloads`` brings ``matches.payloads``. ``progressive=False`` reads all of every
+        code; otherwise, where the encoder has learned that it pays, a row whose first bytes are far is not read
+        further. ``threads`` (all processors by default) never changes an answer. Smaller distances are nearer; equal
+        ones come by id.
 
         ``strategy``: "scan" reads all codes; "subset" reads what the multi-index returns; "auto" chooses: it scans
         where there is no multi-index, where few rows are in it, or where the encoder's codes do not suit it.
@@ -330,7 +366,7 @@ class Index:
         Matches(ids=array([10, 30]), distances=array([ 1., 41.], dtype=float32))
         """
         asked = Asked(k, strategy, distance, rerank, probes, candidates, progressive, threads)
-        return self._search(queries, asked, filter)[0]
+        return self._search(queries, asked, filter, with_payloads=with_payloads)[0]
 
     def explain(
         self,
@@ -366,7 +402,7 @@ class Index:
         return Explanation(taken, why, len(used), max(used, default=0), **asdict(request.trace), matches=found)
 
     def _search(
-        self, queries: ArrayLike, asked: Asked, filter: Any, *, counting: bool = False
+        self, queries: ArrayLike, asked: Asked, filter: Any, *, with_payloads: bool = False, counting: bool = False
     ) -> tuple[Matches, str, str, Request, tuple[int, ...]]:
         vectors = as_array(queries, what="queries")
         single = len(vectors.shape) == 1
@@ -376,14 +412,16 @@ class Index:
             raise ParameterError(
                 f"k={asked.k} for {len(checked)} queries: more than {_MAX_ANSWERS:,} answers; ask in parts"
             )
-        allowed = None if filter is None else read_ids(filter, self._options.ids, known=True)
+        allowed = self._allowed(filter)
         with self._reader() as reader:
             store, coder = Store(reader, self._options), self._coder(reader)
             subset = snapshot.once(store, "tables", lambda: subsets.of(reader, coder))
             request = asked.request(coder, checked, allowed, subset=subset is not None, counting=counting)
-            found, strategy, why = searcher.search(store, coder, request)
-        if single:
-            found = Matches(found.ids[0], found.distances[0])
+            answer, strategy, why = searcher.search(store, coder, request)
+            payloads = found_payloads(store, answer.rows) if with_payloads else None
+        found = Matches(answer.ids[0], answer.distances[0]) if single else Matches(answer.ids, answer.distances)
+        if payloads is not None:
+            found.payloads = payloads[0] if single else payloads
         return found, strategy, why, request, subset.widths if subset else ()
 
     # -- changing -----------------------------------------------------------------------------
@@ -392,6 +430,7 @@ class Index:
         self,
         vectors: ArrayLike | Iterable[Any],
         ids: Any = None,
+        payloads: Any = None,
         *,
         upsert: bool = False,
         progress: loader.Progress | None = None,
@@ -400,15 +439,21 @@ class Index:
         """Store vectors, shape (n, dim), under ``ids``; the ids. When it returns they are on the disk.
 
         An array, of any size, is added as a whole or not at all; it may be a memory map larger than memory. An
-        iterator gives batches, each an array or a pair (vectors, ids), each a transaction of its own. Without
-        ``ids`` the next free numbers are taken. An id that exists is a :class:`DuplicateIdError`, unless
-        ``upsert`` replaces its vector. ``progress(done, total)`` is called on the way.
+        iterator gives batches, each an array, a pair (vectors, ids) or a triple (vectors, ids, payloads), each a
+        transaction of its own. Without ``ids`` the next free numbers are taken. An id that exists is a
+        :class:`DuplicateIdError`, unless ``upsert`` replaces its vector and payload. ``payloads`` are mappings, one
+        for each vector, or None. ``progress(done, total)`` is called on the way.
         """
         report = progress or _no_progress
         self._check_writable()
         if isinstance(vectors, Iterator):
-            return self._add_batches(vectors, ids, upsert, report, threads)
-        addition = self._addition(vectors, ids, upsert, threads)
+            if ids is not None or payloads is not None:
+                raise IdError(
+                    "ids and payloads: with an iterator they come with its batches, as pairs (vectors, ids) or triples "
+                    "(vectors, ids, payloads)"
+                )
+            return self._add_batches(vectors, upsert, report, threads)
+        addition = self._addition(vectors, ids, payloads, upsert, threads)
         with self._reader() as reader:
             coder = self._coder(reader)
         # Encoding comes before the lock: while one writes, others encode.
@@ -418,21 +463,19 @@ class Index:
             rewrite.tidy_small(writer, self._options)
             return names
 
-    def _addition(self, vectors: Any, ids: Any, upsert: bool, threads: int | None) -> loader.Addition:
-        """Vectors and ids, checked as far as that is possible without reading them."""
+    def _addition(self, vectors: Any, ids: Any, payloads: Any, upsert: bool, threads: int | None) -> loader.Addition:
+        """Vectors, ids and payloads, checked as far as that is possible without reading the vectors."""
         rows = open_rows(vectors, self.dim)
-        return loader.Addition(rows, self._names(ids, rows.shape[0]), self._options, upsert, thread_count(threads))
+        n, options = rows.shape[0], self._options
+        packed = None if payloads is None else read_payloads(payloads, n, options.fields)
+        return loader.Addition(rows, self._names(ids, n), options, upsert, thread_count(threads), packed)
 
-    def _add_batches(
-        self, batches: Iterator[Any], ids: Any, upsert: bool, report: loader.Progress, threads: int | None
-    ) -> Any:
-        if ids is not None:
-            raise IdError("ids: with an iterator they come with its batches, as pairs (vectors, ids)")
+    def _add_batches(self, batches: Iterator[Any], upsert: bool, report: loader.Progress, threads: int | None) -> Any:
         given: list[Any] = []
         done = 0
         for batch in batches:
-            vectors, names = batch if isinstance(batch, tuple) and len(batch) == 2 else (batch, None)
-            given.append(self.add(vectors, names, upsert=upsert, threads=threads))
+            parts = batch if isinstance(batch, tuple) and len(batch) in (2, 3) else (batch,)
+            given.append(self.add(*parts, upsert=upsert, threads=threads))
             done += len(given[-1])
             report(done, None)
         if self._options.ids == "str":
@@ -456,13 +499,53 @@ class Index:
             self.train()
 
     def delete(self, ids: Any) -> int:
-        """Delete what there is of ``ids``; how many there were. Unknown ids are not an error."""
-        names = once(read_ids(ids, self._options.ids, known=True))
+        """Delete what there is of ``ids``, or all that a filter over payloads lets through; how many there were.
+
+        Unknown ids are not an error.
+
+        >>> index = Index(dim=1)
+        >>> _ = index.add([[1], [2], [3]], payloads=[{"lang": "en"}, {"lang": "de"}, None])
+        >>> index.delete({"lang": {"$exists": True}}), index.delete([7])
+        (2, 0)
+        """
+        allowed = self._allowed(ids) if isinstance(ids, Mapping) else once(read_ids(ids, self._options.ids, known=True))
         with self._writer() as writer:
+            names = self._names_of(writer, allowed)
             deleted: int = writer.run(lambda writer: Store(writer, self._options).delete(names))
             writer.commit()
             rewrite.tidy_small(writer, self._options)
             return deleted
+
+    def _names_of(self, writer: Writer, allowed: Any) -> Ids:
+        """Ids as they are, or of the rows that a condition lets through."""
+        if not isinstance(allowed, Condition):
+            return allowed
+        store = Store(writer, self._options)
+        return store.ids_of(select(store, allowed))
+
+    def set_payloads(self, ids: Any, payloads: Any) -> None:
+        """Give vectors that are there other payloads, None for none; their vectors stay as they are.
+
+        An unknown id is an :class:`UnknownIdError`, and nothing is changed.
+
+        >>> index = Index(dim=1)
+        >>> _ = index.add([[1], [2]])
+        >>> index.set_payloads([1], [{"lang": "vi"}])
+        >>> index.search([2], k=1, with_payloads=True).payloads
+        [{'lang': 'vi'}]
+        """
+        names = read_ids(ids, self._options.ids)
+        check_once(names)
+        one = is_one(ids) and (payloads is None or isinstance(payloads, Mapping))
+        packed = read_payloads([payloads] if one else payloads, len(names), self._options.fields)
+        with self._writer() as writer:
+            store = Store(writer, self._options)
+            rows = _known_rows(store, names)
+            vectors = store.vectors().gather(rows) if self._options.keep_vectors else None
+            again = NewRows(names, store.codes().gather(rows), vectors, packed)
+            loader.insert(writer, again, self._options, upsert=True)
+            writer.commit()
+            rewrite.tidy_small(writer, self._options)
 
     def batch(self) -> Batch:
         """Several adds and deletes as one transaction: all of them, or, after an exception, none.
@@ -615,7 +698,8 @@ class Index:
                         coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
                         coders.check_fits(coder, reader.state.code_size, reader.state.head)
                         subsets.of(reader, coder)
-                        found += [] if found else unsound(Store(reader, self._options), coder)
+                        store = Store(reader, self._options)
+                        found += [] if found else [*unsound(store, coder), *unsound_payloads(store)]
         except (DamagedError, NotAnIndexError) as error:
             found.append(str(error))
         return found
@@ -712,6 +796,16 @@ def _encoder_record(reader: Reader | Writer) -> Any:
     if value is None:
         raise DamagedError(f"{reader.env.path}: the encoder is missing; {REMEDY}")
     return value
+
+
+def _known_rows(store: Store, names: Ids) -> RowNumbers:
+    """The rows of ids; UnknownIdError where there is none."""
+    rows = store.rows_of(names)
+    if (rows < 0).any():
+        missing = names[int(np.argmax(rows < 0))]
+        missing = missing if isinstance(missing, str) else int(missing)
+        raise UnknownIdError(f"id {missing!r} is not in the index ({int((rows < 0).sum())} of {len(names)} are not)")
+    return rows.astype(np.uint32)
 
 
 def _unpickle(path: str, read_only: bool, wait: Wait) -> Index:

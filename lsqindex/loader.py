@@ -22,7 +22,8 @@ from .storage import merge, postings
 from .storage.columns import CHUNK_ROWS, Column
 from .storage.kept import to_bytes, width
 from .storage.meta import Options
-from .storage.store import LAST_AUTO_ID, NewRows, Store
+from .storage.store import LAST_AUTO_ID, NewRows, PackedPayloads, Store
+from .storage.upgrade import upgrade
 from .storage.writer import COMMIT_BYTES, Writer
 from .stored import Joined, StoredVectors
 from .training import choose_tables, discard, fit, recode, switch, write_codes
@@ -41,17 +42,25 @@ class Addition:
     options: Options
     upsert: bool = False
     threads: int = 1
+    payloads: PackedPayloads | None = None
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
 
     def bytes(self, coder: Coder) -> int:
         """About how much they take in the file."""
-        return len(self) * row_bytes(coder, self.options)
+        packed = sum(len(payload) for column in self.payloads or () for payload in column)
+        return len(self) * row_bytes(coder, self.options) + packed
 
     def large(self, coder: Coder) -> bool:
         """Whether they are too many for one transaction."""
         return self.bytes(coder) > COMMIT_BYTES
+
+    def new_rows(self, ids: Ids, codes: NDArray[np.uint8], vectors: Any, first: int = 0) -> NewRows:
+        """Rows with these codes and kept vectors, which are of the vectors from ``first`` on."""
+        end = first + len(codes)
+        payloads = None if self.payloads is None else [column[first:end] for column in self.payloads]
+        return NewRows(ids[first:end], codes, vectors, payloads)
 
     def encoded(self, coder: Coder, first: int = 0, end: int | None = None) -> tuple[NDArray[np.uint8], Any]:
         """Codes, and vectors as they are kept, of some of them."""
@@ -103,7 +112,7 @@ def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report
         if due:
             recode(writer, options, old, coder, addition.threads, writer.state.count + len(addition))
         choose_tables(writer, coder, len(addition))
-        insert(writer, NewRows(ids, codes, vectors), options, upsert=addition.upsert)
+        insert(writer, addition.new_rows(ids, codes, vectors), options, upsert=addition.upsert)
         writer.commit()
         report(len(addition), len(addition))
     if due or len(addition) >= postings.UNIT_ROWS:
@@ -121,6 +130,8 @@ def _count_after(writer: Writer, addition: Addition) -> int:
 
 def insert(writer: Writer, rows: NewRows, options: Options, *, upsert: bool, nested: bool = False) -> None:
     """Insert rows in the open transaction."""
+    if rows.payloads is not None:
+        writer.run(upgrade)  # older formats have no place for them
     writer.run(lambda writer: Store(writer, options).insert(rows, upsert=upsert), nested=nested)
 
 
@@ -128,15 +139,18 @@ def _add_large(writer: Writer, addition: Addition, ids: Ids, old: Coder, coder: 
     """Stage rows, and codes where the index was trained for them, in several transactions; then show all in one."""
     options, n, at = addition.options, len(addition), 0
     first = writer.state.rows
-    step = max(CHUNK_ROWS, COMMIT_BYTES // row_bytes(coder, options) // CHUNK_ROWS * CHUNK_ROWS)
+    each = addition.bytes(coder) // n
+    step = max(CHUNK_ROWS, COMMIT_BYTES // each // CHUNK_ROWS * CHUNK_ROWS)
     try:
+        if addition.payloads is not None:
+            writer.run(upgrade)
         column = None if coder is old else write_codes(writer, options, old, coder, addition.threads)
         while at < n:
             end = min(n, at + step)
-            part = NewRows(ids[at:end], *addition.encoded(coder, at, end))
+            part = addition.new_rows(ids, *addition.encoded(coder, at, end), at)
             writer.run(partial(_stage, options, first + at, part, column))
             writer.commit()
-            writer.begin(step * row_bytes(coder, options))
+            writer.begin(step * each)
             at = end
             report(at, n)
         if column is not None:

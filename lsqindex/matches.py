@@ -9,19 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Matches(NamedTuple):
-    """Ids and distances, nearest first: shape (nq, k), or (k,) for one query.
+class _Found(NamedTuple):
+    ids: NDArray[Any]
+    distances: NDArray[np.float32]
+
+
+class Matches(_Found):
+    """Ids and distances, nearest first: shape (nq, k), or (k,) for one query. A pair, to be unpacked as one.
 
     Smaller is nearer in every metric. Where fewer than ``k`` rows were found, the rest is id −1 (None for
     str ids) and distance inf. The arrays are copies: they stay valid whatever happens to the index.
+    ``payloads``, where they were asked for, is a list like ``ids``, with None where there is none.
 
     >>> matches = Matches(np.array([7, 3]), np.array([0.0, 2.5], np.float32))
     >>> list(matches.items())
     [(7, 0.0), (3, 2.5)]
     """
 
-    ids: NDArray[Any]
-    distances: NDArray[np.float32]
+    payloads: list[Any] | None = None
 
     def items(self) -> Iterator[Any]:
         """(id, distance) of what was found for one query; a list of them for each of several."""

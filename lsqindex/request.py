@@ -66,7 +66,7 @@ class Asked:
         given = [name for name in ("probes", "candidates") if getattr(self, name) is not None]
         return f"{' and '.join(given)} are of the multi-index" if given else ""
 
-    def request(self, coder: Coder, queries: Vectors, ids: Any, *, subset: bool, counting: bool) -> Request:
+    def request(self, coder: Coder, queries: Vectors, allowed: Any, *, subset: bool, counting: bool) -> Request:
         """For queries, and an index that stores codes by ``coder``."""
         if self.of_subset and not subset:
             raise ParameterError(
@@ -84,7 +84,7 @@ class Asked:
             int(self.rerank),
             thread_count(self.threads),
             bool(self.progressive),
-            ids,
+            allowed,
             self.strategy,
             self.probes,
             self.candidates,
@@ -104,8 +104,8 @@ class Request:
     threads: int = 1
     #: Whether the head of codes may be read first, where that serves.
     progressive: bool = True
-    #: Only rows of these ids; None for all.
-    ids: Any = None
+    #: Only rows of these ids, or whose payload is so; None for all.
+    allowed: Any = None
     strategy: Strategy = "auto"
     #: Of the multi-index: buckets to look into, rows to rank by distance; None: as many as serve.
     probes: int | None = None

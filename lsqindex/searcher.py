@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import by_lists, by_scan
 from .coder import Coder
-from .matches import Matches
+from .filters import Condition
 from .request import Request, choose
 from .search import exact, rerank, scan, topk
+from .select import select
 from .storage.columns import RowNumbers
 from .storage.meta import read_subset
 from .storage.store import Store
@@ -22,9 +23,17 @@ from .vectors import Vectors
 _GROUP_BYTES = 64 << 20
 
 
-def search(store: Store, coder: Coder, request: Request) -> tuple[Matches, str, str]:
-    """The k nearest of each query, shape (nq, k); the strategy that found them, and why."""
-    rows = None if request.ids is None else _rows_of(store, request.ids)
+class Answer(NamedTuple):
+    """What was found, shape (nq, k) each; rows are −1 where there is nothing."""
+
+    ids: NDArray[Any]
+    distances: NDArray[np.float32]
+    rows: NDArray[np.int64]
+
+
+def search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, str]:
+    """The k nearest of each query; the strategy that found them, and why."""
+    rows = None if request.allowed is None else allowed_rows(store, request.allowed)
     strategy, why = choose(
         request,
         coder,
@@ -34,8 +43,8 @@ def search(store: Store, coder: Coder, request: Request) -> tuple[Matches, str, 
     if coder.layout.floats and rows is None:
         rows = store.living()
     if not len(request.queries) or not store.state.count or (rows is not None and not len(rows)):
-        nothing = np.zeros(len(request.queries), np.int64), np.empty(0, np.float32), _no_ids(store)
-        return _padded(*nothing, request.k), strategy, why
+        counts, no_rows = np.zeros(len(request.queries), np.int64), np.empty(0, np.uint32)
+        return _padded(counts, no_rows, np.empty(0, np.float32), _no_ids(store), request.k), strategy, why
     if coder.layout.floats:
         assert rows is not None
         return _search_vectors(store, coder, request, rows), strategy, why
@@ -44,23 +53,26 @@ def search(store: Store, coder: Coder, request: Request) -> tuple[Matches, str, 
     return found, strategy, why
 
 
-def _rows_of(store: Store, ids: Any) -> RowNumbers:
-    found = store.rows_of(ids)
+def allowed_rows(store: Store, allowed: Any) -> RowNumbers:
+    """The rows of ids, or those whose payloads are so, ascending."""
+    if isinstance(allowed, Condition):
+        return select(store, allowed)
+    found = store.rows_of(allowed)
     return np.unique(found[found >= 0]).astype(np.uint32)
 
 
 # -- distance estimation --------------------------------------------------------------------------
 
 
-def _by_scan(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, wide: int) -> Matches:
+def _by_scan(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, wide: int) -> Answer:
     tables = coder.encoder._checked_tables(request.queries, coder.metric, request.distance)
     counts, near, distances, ids = _nearest(store, by_scan.find(store, coder, request, tables, rows, wide), wide)
     if request.rerank:
         better = _again(store, coder, request, request.queries, counts, near)
         distances = distances if better is None else better
         counts, places = topk.order(counts, distances, ids, request.k)
-        distances, ids = distances[places], _take(ids, places)
-    return _padded(counts, distances, ids, request.k)
+        near, distances, ids = near[places], distances[places], _take(ids, places)
+    return _padded(counts, near, distances, ids, request.k)
 
 
 def _nearest(
@@ -84,15 +96,15 @@ def _nearest(
 # -- subset indexing ------------------------------------------------------------------------------
 
 
-def _by_lists(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, wide: int) -> Matches:
+def _by_lists(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, wide: int) -> Answer:
     found = by_lists.find(store, coder, request, rows, wide)
     parts = [_ranked(store, coder, request, queries, candidates, wide) for queries, candidates in found]
-    return Matches(np.concatenate([part.ids for part in parts]), np.concatenate([part.distances for part in parts]))
+    return _joined(parts)
 
 
 def _ranked(
     store: Store, coder: Coder, request: Request, queries: Vectors, found: by_lists.Candidates, wide: int
-) -> Matches:
+) -> Answer:
     counts, near, distances = found.counts, found.rows, found.distances
     if distances is not None and (found.missing is not None or not request.rerank or (counts > wide).any()):
         # The best by their codes; by score first, where that is the ranking.
@@ -107,7 +119,7 @@ def _ranked(
             counts, best = topk.order(counts, found.missing[by_code], np.arange(len(near)), wide)
             places, distances = by_code[best], found.missing
         if not request.rerank:
-            return _padded(counts, distances[places], _take(ids, places), request.k)
+            return _padded(counts, near[places], distances[places], _take(ids, places), request.k)
         near, distances = near[places], distances[places]
     better = _again(store, coder, request, queries, counts, near)
     distances = distances if better is None else better
@@ -116,7 +128,7 @@ def _ranked(
     near, distances = near[places], distances[places]
     ids = store.ids_of(near)
     counts, places = topk.order(counts, distances, ids, request.k)
-    return _padded(counts, distances[places], _take(ids, places), request.k)
+    return _padded(counts, near[places], distances[places], _take(ids, places), request.k)
 
 
 # -- ranking again --------------------------------------------------------------------------------
@@ -142,7 +154,7 @@ def _again(
     return by_scan.codes_of(store, coder).distances(tables.values, tables.bias, nibbles, found, rows)
 
 
-def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers) -> Matches:
+def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers) -> Answer:
     """Exactly, among vectors that are stored as they are."""
     vectors = coder.decode(store.codes().gather(rows))
     request.trace.rows += len(rows) * len(request.queries)
@@ -153,10 +165,11 @@ def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbe
         bounds, slack = exact.lower_bounds(queries, vectors, coder.metric)
         near = [topk.nearest(own, request.k, slack) for own in bounds]
         found = [exact.distances(query, vectors[own], coder.metric) for query, own in zip(queries, near, strict=True)]
-        distances, ids = np.concatenate(found), store.ids_of(rows[np.concatenate(near)])
+        distances, those = np.concatenate(found), rows[np.concatenate(near)]
+        ids = store.ids_of(those)
         counts, places = topk.order(np.array([len(own) for own in near]), distances, ids, request.k)
-        parts.append(_padded(counts, distances[places], _take(ids, places), request.k))
-    return Matches(np.concatenate([part.ids for part in parts]), np.concatenate([part.distances for part in parts]))
+        parts.append(_padded(counts, those[places], distances[places], _take(ids, places), request.k))
+    return _joined(parts)
 
 
 def _take(ids: Any, places: NDArray[np.int64]) -> Any:
@@ -167,16 +180,23 @@ def _no_ids(store: Store) -> Any:
     return np.empty(0, np.int64) if store.options.ids == "int" else []
 
 
-def _padded(counts: NDArray[np.int64], distances: NDArray[np.float32], ids: Any, k: int) -> Matches:
-    """What was found for each query, nearest first, and nothing after it: shape (nq, k)."""
+def _joined(parts: list[Answer]) -> Answer:
+    """Answers to some queries after each other."""
+    return Answer(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _padded(counts: NDArray[np.int64], rows: RowNumbers, distances: NDArray[np.float32], ids: Any, k: int) -> Answer:
+    """What was found for each query, nearest first, and nothing after it."""
     shape = (len(counts), k)
     if isinstance(ids, list):
         names = np.empty(len(ids), object)
         names[:] = ids
         ids = names
+    wide = rows.astype(np.int64)
     if len(distances) == len(counts) * k:
-        return Matches(ids.reshape(shape), distances.reshape(shape))
+        return Answer(ids.reshape(shape), distances.reshape(shape), wide.reshape(shape))
     there = np.arange(k) < counts[:, None]
-    out = Matches(np.full(shape, None if ids.dtype == object else -1, ids.dtype), np.full(shape, np.inf, np.float32))
-    out.ids[there], out.distances[there] = ids, distances
+    nothing = np.full(shape, None if ids.dtype == object else -1, ids.dtype)
+    out = Answer(nothing, np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64))
+    out.ids[there], out.distances[there], out.rows[there] = ids, distances, wide
     return out

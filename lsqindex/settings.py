@@ -12,6 +12,7 @@ from .coder import Coder
 from .encoders import Encoder, make_encoder
 from .encoders.base import METRICS, Metric, check_int
 from .errors import IndexExistsError, ParameterError, StorageError
+from .payloads import read_fields
 from .storage import kept, keys
 from .storage.env import Env
 from .storage.meta import Options, Subset
@@ -30,6 +31,7 @@ def make_options(
     keep_vectors: str | None,
     ids: str,
     train_size: int | None,
+    fields: Any,
     parameters: dict[str, Any],
 ) -> tuple[Options, Coder]:
     """Checked options, and the coder of a new index."""
@@ -49,7 +51,8 @@ def make_options(
             made = type(made)(**made.config).fit(np.empty((0, dim), np.float32))
     least = made._min_vectors()[0]
     size = max(TRAIN_SIZE, least) if train_size is None else check_int("train_size", train_size, max(1, least), 1 << 40)
-    return Options(dim, metric, ids, keep_vectors, size, uuid.uuid4().bytes), Coder(made, dim, metric)
+    names = read_fields(fields)
+    return Options(dim, metric, ids, keep_vectors, size, uuid.uuid4().bytes, names), Coder(made, dim, metric)
 
 
 def file_path(path: Path) -> str:
@@ -94,6 +97,7 @@ def fill(env: Env, options: Options, coder: Coder, subset: Subset | None) -> Non
         if subset is not None:
             writer.put(keys.META, keys.SUBSET, subset.to_record())
         writer.state.code_size, writer.state.head = coder.code_size, coder.head
+        writer.state.payloads = int(bool(options.fields))
 
     with env.write() as writer:
         writer.begin()

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .coder import Coder
-from .errors import NoVectorsError
+from .errors import NoVectorsError, PayloadError
+from .payloads import Payload, read_payloads, unpack
 from .storage import kept
 from .storage.columns import RowNumbers
 from .storage.store import Store
@@ -21,6 +22,21 @@ def vectors_of(store: Store, coder: Coder, rows: RowNumbers) -> NDArray[np.float
     if kind and not coder.layout.floats:
         return kept.from_bytes(store.vectors().gather(rows), kind)
     return coder.decode(store.codes().gather(rows))
+
+
+def payloads_of(store: Store, rows: RowNumbers) -> list[Payload | None]:
+    """The payloads of rows."""
+    column = store.payloads()
+    return [None] * len(rows) if column is None else [unpack(packed) for packed in column.gather(rows)]
+
+
+def found_payloads(store: Store, rows: NDArray[np.int64]) -> list[list[Payload | None]]:
+    """The payloads of what was found for each query, None where nothing was: row −1."""
+    there = np.flatnonzero(rows >= 0)
+    flat: list[Payload | None] = [None] * rows.size
+    for at, payload in zip(there.tolist(), payloads_of(store, rows.ravel()[there].astype(np.uint32)), strict=True):
+        flat[at] = payload
+    return [flat[i * rows.shape[1] : (i + 1) * rows.shape[1]] for i in range(len(rows))]
 
 
 def need_vectors(store: Store, coder: Coder, what: str) -> None:
@@ -42,6 +58,22 @@ def unsound(store: Store, coder: Coder) -> Iterator[str]:
             finite = finite and kept.sound(store.vectors().gather(rows), kind)
         if not finite:
             yield f"vectors: NaN, infinite numbers or impossible scales from row {int(rows[0])} on"
+
+
+def unsound_payloads(store: Store) -> Iterator[str]:
+    """What is wrong with payloads: each must be a mapping, and indexed fields must have its values."""
+    column, living, fields = store.payloads(), store.living(), store.options.fields
+    for first in range(0, len(living) if column is not None else 0, 1 << 12):
+        rows = living[first : first + (1 << 12)]
+        given = payloads_of(store, rows)
+        stored = [store.field(number).gather(rows) for number in range(len(fields))]
+        try:
+            wanted = read_payloads(given, len(given), fields)[1:]
+        except PayloadError as error:
+            yield f"from row {int(rows[0])} on: {error}"
+        else:
+            if wanted != stored:
+                yield f"payloads: indexed fields have other values, from row {int(rows[0])} on"
 
 
 class StoredVectors:

@@ -81,7 +81,7 @@ def write_codes(writer: Writer, options: Options, old: Coder, new: Coder, thread
     column: Column = writer.run(lambda writer: Store(writer, options).replace_codes(new.code_size, new.head))
     ids = Store(writer, options).ids()
     written = 0
-    for first, end in _runs(ids.starts, ids.counts):
+    for first, end in ids.runs():
         for at in range(first, end, _ROWS_AT_ONCE):
             rows = np.arange(at, min(end, at + _ROWS_AT_ONCE), dtype=np.uint32)
             writer.run(partial(_encode, options, old, new, column, rows, threads))
@@ -126,17 +126,6 @@ def choose_tables(writer: Writer, coder: Coder, added: int) -> None:
         chosen = subset.chosen_anew(stored, coder, state.count + added)
         if chosen != stored:
             writer.run(lambda writer: merge.put_subset(writer, chosen))
-
-
-def _runs(starts: RowNumbers, counts: RowNumbers) -> list[tuple[int, int]]:
-    """Ranges of rows that follow each other without a gap."""
-    runs: list[tuple[int, int]] = []
-    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-        if runs and runs[-1][1] == start:
-            runs[-1] = (runs[-1][0], start + count)
-        else:
-            runs.append((start, start + count))
-    return runs
 
 
 def discard(writer: Writer, options: Options) -> None:

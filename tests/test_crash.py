@@ -69,6 +69,12 @@ CASES: dict[str, tuple[list[str], list[str], dict[str, Any], dict[str, int]]] = 
         {"encoder": "lsh", "bits": 32, "keep_vectors": "float32"},
         {"commit_bytes": 20_000, "map_size": 1 << 16},
     ),
+    "payloads": (
+        [*CHANGES, "large", "clear", "compact", "save"],
+        ["large", "batch", "upsert"],
+        {"fields": ["id", "version"]},
+        {"commit_bytes": 400_000, "map_size": 1 << 16},
+    ),
     "posting lists": (
         [*CHANGES, "large", "clear", "subset", "merge", "compact"],
         ["large", "subset", "merge"],

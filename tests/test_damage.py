@@ -119,6 +119,24 @@ def make_few_lists(path: Path) -> None:
         index.add(vectors(5, 6, 1), ids=names(310)[300:305])
 
 
+def payload(i: int) -> dict[str, Any] | None:
+    return (
+        None
+        if i % 5 == 4
+        else {"lang": ["en", "vi", "eo"][i % 3], "n": i, "tags": [f"t{i % 4}"], "text": "é" * (i % 9)}
+    )
+
+
+def make_payloads(path: Path) -> None:
+    """Payloads in a full part, groups and pieces; two indexed fields; deleted rows and rows without a payload."""
+    options: dict[str, Any] = {"encoder": "lsh", "bits": 32, "train_size": 300, "keep_vectors": "float16"}
+    with Index.create(path, dim=8, fields=["lang", "tags"], **options) as index:
+        index.add(vectors(700, 8), payloads=[payload(i) for i in range(700)])
+        index.add(vectors(5, 8, 1))
+        index.delete(range(100, 160))
+        index.set_payloads([3, 300], [{"lang": "fr"}, None])
+
+
 VARIANTS: dict[str, Callable[[Path], None]] = {
     "untrained": make_untrained,
     "untrained str": make_untrained_str,
@@ -128,6 +146,7 @@ VARIANTS: dict[str, Callable[[Path], None]] = {
     "freed": make_freed,
     "lists": make_lists,
     "few lists": make_few_lists,
+    "payloads": make_payloads,
 }
 
 
@@ -227,6 +246,9 @@ def answers(index: Index, dim: int) -> dict[str, Any]:
     queries = vectors(3, dim, 99)
     said: dict[str, Any] = {"ids": list(ids), "len": len(index), "in": [name in index for name in list(ids)[:5]]}
     said["get"] = index.get(ids).tobytes() if len(ids) else b""
+    said["payloads"] = index.payloads(ids)
+    for filter in ({"lang": "vi"}, {"tags": {"$in": ["t1", "t2"]}, "n": {"$gte": 30}}, {"lang": {"$exists": False}}):
+        said[str(filter)] = list(index.ids(filter))
     requests: dict[str, dict[str, Any]] = {
         "all": {"k": len(ids) + 2},
         "near": {"k": 3},
@@ -248,7 +270,7 @@ def answers(index: Index, dim: int) -> dict[str, Any]:
 
 def add_one(index: Index, dim: int) -> None:
     new: Any = ["zz new"] if index.stats()["ids"] == "str" else [123_456]
-    index.add(vectors(1, dim, 77), ids=new)
+    index.add(vectors(1, dim, 77), ids=new, payloads=[payload(77)] if index.stats()["payloads"] else None)
 
 
 def delete_one(index: Index) -> None:
@@ -538,7 +560,7 @@ def test_a_cut_and_mended_file_is_noticed(sound: Callable[[str], Path]) -> None:
 
 # -- (c) files of others --------------------------------------------------------------------------
 
-OUR_NAMES = (b"meta", b"codes", b"ids", b"vectors", b"postings")
+OUR_NAMES = (b"meta", b"codes", b"ids", b"vectors", b"postings", b"payloads")
 
 
 def foreign_lmdb(path: Path, names: tuple[bytes, ...] = (), key: bytes = b"state", **options: Any) -> None:
@@ -598,6 +620,7 @@ FOREIGN: dict[str, Callable[[Path], Any]] = {
     "LMDB, other names": lambda path: foreign_lmdb(path, (b"users", b"news")),
     "LMDB, some of our names": lambda path: foreign_lmdb(path, OUR_NAMES[:2]),
     "LMDB, our names of format 1": lambda path: foreign_lmdb(path, OUR_NAMES[:4]),
+    "LMDB, our names of format 2": lambda path: foreign_lmdb(path, OUR_NAMES[:5]),
     "LMDB, all our names": lambda path: foreign_lmdb(path, OUR_NAMES),
     "LMDB, all our names, other keys": lambda path: foreign_lmdb(path, OUR_NAMES, b"x"),
     "LMDB, our names are plain keys": make_plain_keys,
@@ -722,8 +745,9 @@ def body(value: bytes) -> bytes:
 
 
 def forged_columns(there: Entries) -> Iterator[tuple[str, Forgery]]:
-    """Records of codes, ids and vectors that are not what their place wants."""
-    for db, prefix in ((keys.CODES, b"c"), (keys.IDS, b"i"), (keys.VECTORS, b"v")):
+    """Records of codes, ids, vectors, payloads and their fields that are not what their place wants."""
+    own = ((keys.PAYLOADS, b"y"), (keys.PAYLOADS, b"f\0\0"), (keys.PAYLOADS, b"f\0\1"))
+    for db, prefix in ((keys.CODES, b"c"), (keys.IDS, b"i"), (keys.VECTORS, b"v"), *own):
         column = sorted(entry for entry in there if entry[0] == db and entry[1].startswith(prefix))
         if not column:
             continue
@@ -803,6 +827,92 @@ def forged_values(there: Entries) -> Iterator[tuple[str, Forgery]]:
             payload = np.frombuffer(body(there[db, key]), np.uint8)
             bad = np.full_like(payload, 0xFF)  # NaN, in float16 and float32
             yield f"{db.decode()}: NaN", {(db, key): again(there[db, key], bad)}
+
+
+def packed(rows: Sequence[bytes]) -> bytes:
+    """Rows that differ in size, as they are stored."""
+    return np.cumsum([len(row) for row in rows], dtype="<u4").tobytes() + b"".join(rows)
+
+
+def forged_payloads(there: Entries) -> Iterator[tuple[str, Forgery]]:
+    """Well-formed records with payloads that cannot be, or that are not those of the indexed fields."""
+    for key in (b"y\0\0\0\0", b"y\0\0\1\xfc"):
+        entry = (keys.PAYLOADS, key)
+        count, value = records.decode(there[entry], "test")[0].count, body(there[entry])
+        ends = np.frombuffer(value, "<u4", count).astype(np.int64)
+        data, lengths = value[4 * count :], np.diff(ends, prepend=0)
+        rows = [data[end - size : end] for end, size in zip(ends, lengths, strict=True)]
+        for name, forged in {
+            "falling": ends[::-1],
+            "beyond": ends + 1000,
+            "huge": np.full_like(ends, 2**32 - 1),
+            "zero": np.zeros_like(ends),
+            "one long": np.where(np.arange(count) < count - 1, 0, len(data)),
+            "one byte later": np.minimum(ends + 1, len(data)),
+        }.items():
+            yield f"payloads: ends {name}, {key!r}", {entry: again(there[entry], forged.astype("<u4").tobytes() + data)}
+        for name, other in {
+            "a list": b"\x91\1",
+            "a number": b"\5",
+            "nil": b"\xc0",
+            "no msgpack": b"\xc1",
+            "cut": b"\x81\xa4lang",
+            "something behind": b"\x80\x80",
+            "a name that is a number": b"\x81\1\1",
+            "a name that is a list": b"\x81\x91\1\1",
+            "a name that is no UTF-8": b"\x81\xa1\xff\1",
+            "huge": b"\xdf\xff\xff\xff\xff",
+            "deep": b"\x81\xa1a" + b"\x91" * 5000,
+            "of another language": b"\x81\xa4lang\xa2xx",
+            "nothing": b"",
+        }.items():
+            yield f"payloads: {name}, {key!r}", {entry: again(there[entry], packed([*rows[:2], other, *rows[3:]]))}
+
+
+def forged_fields(there: Entries) -> Iterator[tuple[str, Forgery]]:
+    """Values of indexed fields that are not there, are none, or are not those of the payloads."""
+    one, two = (keys.PAYLOADS, b"f\0\0\0\0\0\0"), (keys.PAYLOADS, b"f\0\1\0\0\0\0")
+    count, value = records.decode(there[one], "test")[0].count, body(there[one])
+    numbers, values = np.frombuffer(value, "<u2", count), value[2 * count :]
+    for name, forged in {
+        "beyond": np.where(numbers == 2, 3, numbers),
+        "far beyond": np.full(count, 0xFFFE),
+        "of nothing": np.full(count, 0xFFFF),
+        "all the same": np.zeros(count),
+        "two swapped": np.where(numbers < 2, 1 - numbers.astype(int), numbers),
+        "of one row": np.where(np.arange(count) == 7, 0xFFFF, numbers),
+    }.items():
+        yield f"field: numbers {name}", {one: again(there[one], forged.astype("<u2").tobytes() + values)}
+    for name, other in {
+        "a mapping": b"\x80",
+        "a string": b"\xa3abc",
+        "fewer": b"\x92\xa2en\xa2vi",
+        "others": values.replace(b"vi", b"xx"),
+        "numbers": b"\x93\1\2\3",
+        "none": b"",
+        "no msgpack": b"\xc1",
+        "something behind": values + b"\x80",
+        "huge": b"\xdd\xff\xff\xff\xff" + values[1:],
+        "a mapping with a list as a name": b"\x93\xa2en\xa2vi\x81\x91\1\1",
+        "deep": b"\x93\xa2en\xa2vi" + b"\x91" * 5000 + b"\x90",
+    }.items():
+        yield f"field: values {name}", {one: again(there[one], numbers.tobytes() + other)}
+    yield "field: two swapped", {one: there[two], two: there[one]}
+    yield (
+        "field: two swapped, as if they were written so",
+        {
+            one: again(there[two], generation=0),
+            two: again(there[one], generation=1),
+        },
+    )
+    yield "field: payloads", {one: there[keys.PAYLOADS, b"y\0\0\0\0"]}
+    yield "field: without payloads", {**mapping(there, keys.STATE, payloads=0)}
+    without: Forgery = {(db, key): None for db, key in there if db == keys.PAYLOADS}
+    yield "field: nothing, and no payloads", {**mapping(there, keys.STATE, payloads=0), **without}
+    older = {**mapping(there, keys.STATE, payloads=...), **mapping(there, keys.OPTIONS, format=2, fields=...)}
+    yield "field: format 2, with payloads", older
+    for names in ([], ["lang"], ["tags", "lang"], ["lang", "tags", "n"], ["lang", "other"]):
+        yield f"field: options with {names}", mapping(there, keys.OPTIONS, fields=names)
 
 
 def forged_sorted(there: Entries) -> Iterator[tuple[str, Forgery]]:
@@ -919,6 +1029,12 @@ def forged_state(there: Entries) -> Iterator[tuple[str, Forgery]]:
         {"listed": ..., "relisted": ...},
         {"relisted": -1},
         {"relisted": "1"},
+        {"payloads": 1 - state["payloads"]},
+        {"payloads": 2},
+        {"payloads": -1},
+        {"payloads": None},
+        {"payloads": ...},
+        {"listed": ..., "relisted": ..., "payloads": ...},
     ):
         yield f"state: {changes}", mapping(there, keys.STATE, **changes)
     later = {"staged_rows": rows + 10, "staged_generation": state["generation"] + 1}
@@ -933,7 +1049,8 @@ def forged_listed(there: Entries) -> Iterator[tuple[str, Forgery]]:
     firsts = sorted({place[1] for db, key in there if db == keys.POSTINGS and (place := keys.postings_of(key))})
     for listed in (0, 1, firsts[-1], firsts[-1] + 1, state["listed"] - 1, state["listed"] + 1, state["rows"]):
         yield f"listed: {listed}", mapping(there, keys.STATE, listed=listed)
-    older = {**mapping(there, keys.STATE, listed=..., relisted=...), **mapping(there, keys.OPTIONS, format=1)}
+    state_1 = mapping(there, keys.STATE, listed=..., relisted=..., payloads=...)
+    older = {**state_1, **mapping(there, keys.OPTIONS, format=1, fields=...)}
     yield "listed: format 1, with lists", older
     without: Forgery = {(db, key): None for db, key in there if db == keys.POSTINGS}
     yield "listed: nothing, and there are tables", {**mapping(there, keys.STATE, listed=0)}
@@ -1122,8 +1239,15 @@ def forged_options(there: Entries) -> Iterator[tuple[str, Forgery]]:
         {"train_size": -1},
         {"uuid": b""},
         {"uuid": ...},
-        {"format": 3},
+        {"format": 4},
+        {"format": 2},
         {"format": 1},
+        {"fields": None},
+        {"fields": ...},
+        {"fields": "lang"},
+        {"fields": [5]},
+        {"fields": [""]},
+        {"fields": [*options["fields"], "more"]},
         {"format": 0},
         {"format": []},
         {"program": "another"},
@@ -1263,11 +1387,16 @@ FORGERIES: list[tuple[str, Callable[[Entries], Iterator[tuple[str, Forgery]]]]] 
     ("lists", forged_blocks),
     ("few lists", forged_blocks),
     ("few lists", forged_postings),
+    ("payloads", forged_columns),
+    ("payloads", forged_payloads),
+    ("payloads", forged_fields),
+    ("payloads", forged_state),
 ]
 
 #: Forgeries that give another index, as sound as the first: nothing need be noticed.
 ANOTHER_INDEX = (
     "state: unfinished",  # the next writer looks for what is to be removed, and finds nothing
+    "field: format 2, with payloads",  # of a database that format 2 does not know: the first write notices
     f"encoder: seed={1 << 60}",
     f"encoder: lam={1 << 60}",
 )
@@ -1401,7 +1530,15 @@ COLUMNS = [
     ("codes", keys.CODES, b"c\0\0\0\1\0\0\0\0"),
     ("ids", keys.IDS, b"i\0\0\0\0"),
     ("vectors", keys.VECTORS, b"v\0\0\0\0"),
+    ("payloads", keys.PAYLOADS, b"y\0\0\0\0"),
+    ("field 0", keys.PAYLOADS, b"f\0\0\0\0\0\0"),
 ]
+
+
+def ask_all(index: Index) -> None:
+    """Everything is touched."""
+    index.search(vectors(1, 8), k=len(index), rerank=len(index), with_payloads=True)
+    index.ids({"lang": "en"})
 
 
 @pytest.mark.parametrize(("name", "db", "key"), COLUMNS)
@@ -1409,15 +1546,15 @@ def test_the_first_touch_of_a_record_notices_damage(
     name: str, db: bytes, key: bytes, sound: Callable[[str], Path], tmp_path: Path
 ) -> None:
     path = tmp_path / "index.lsq"
-    shutil.copyfile(sound("trained"), path)
+    shutil.copyfile(sound("payloads" if db == keys.PAYLOADS else "trained"), path)
     at = payload_of(path, db, key)
     with Index.open(path) as index:
         flip_on_disk(path, at)
         with pytest.raises(DamagedError, match=rf"{name}.*checksum"):
-            index.search(vectors(1, 8), k=len(index), rerank=len(index))
+            ask_all(index)
         assert any("checksum" in problem for problem in index.check())
         with pytest.raises(DamagedError):
-            index.search(vectors(1, 8), k=len(index), rerank=len(index))
+            ask_all(index)
 
 
 @pytest.mark.parametrize(("name", "db", "key"), COLUMNS)
@@ -1425,12 +1562,12 @@ def test_check_notices_damage_that_came_after_the_first_touch(
     name: str, db: bytes, key: bytes, sound: Callable[[str], Path], tmp_path: Path
 ) -> None:
     path = tmp_path / "index.lsq"
-    shutil.copyfile(sound("trained"), path)
+    shutil.copyfile(sound("payloads" if db == keys.PAYLOADS else "trained"), path)
     at = payload_of(path, db, key)
     with Index.open(path) as index:
-        index.search(vectors(1, 8), k=len(index), rerank=len(index))
+        ask_all(index)
         assert index.check() == []
-        index.search(vectors(1, 8), k=len(index), rerank=len(index))
+        ask_all(index)
         flip_on_disk(path, at)
         assert any(name in problem and "checksum" in problem for problem in index.check())
         flip_on_disk(path, at)  # as it was

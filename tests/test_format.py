@@ -17,7 +17,8 @@ import pytest
 from lsqindex import Index, MultiIndex
 from lsqindex.encoders import from_bytes
 from lsqindex.errors import DamagedError, LsqIndexError, NewerFormatError, NotAnIndexError
-from lsqindex.storage import columns, deleted, keys, meta, postings, records, sorted_ids
+from lsqindex.filters import read_filter
+from lsqindex.storage import columns, deleted, keys, meta, payload_columns, postings, records, sorted_ids
 from lsqindex.storage.meta import Options, State, Subset
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -30,6 +31,7 @@ FROZEN_KEYS = [
     (keys.IDS, b"ids"),
     (keys.VECTORS, b"vectors"),
     (keys.POSTINGS, b"postings"),
+    (keys.PAYLOADS, b"payloads"),
     (keys.OPTIONS, b"options"),
     (keys.STATE, b"state"),
     (keys.ENCODER, b"encoder"),
@@ -38,9 +40,14 @@ FROZEN_KEYS = [
     (keys.codes_prefix(0x01020304), b"c\1\2\3\4"),
     (keys.ids_prefix(), b"i"),
     (keys.vectors_prefix(), b"v"),
+    (keys.payloads_prefix(), b"y"),
+    (keys.field_prefix(0), b"f\0\0"),
+    (keys.field_prefix(255), b"f\0\xff"),
     (keys.row(keys.codes_prefix(2), 4064), b"c\0\0\0\2\0\0\x0f\xe0"),
     (keys.row(keys.ids_prefix(), 0), b"i\0\0\0\0"),
     (keys.row(keys.vectors_prefix(), 0xFFFFFFFE), b"v\xff\xff\xff\xfe"),
+    (keys.row(keys.payloads_prefix(), 508), b"y\0\0\1\xfc"),
+    (keys.row(keys.field_prefix(0x0102), 4064), b"f\1\2\0\0\x0f\xe0"),
     (keys.deleted(0), b"d\0\0\0\0"),
     (keys.deleted(258), b"d\0\0\1\2"),
     (keys.postings_prefix(), b"p"),
@@ -72,6 +79,7 @@ def test_keys_are_read_back_and_sort_as_their_numbers() -> None:
     places = [(0, 65_024, 4095), (1, 0, 0), (1, 0, 1), (1, 0, 256), (1, 16_256, 0), (1, 2**32 - 2, 3), (256, 0, 0)]
     assert [keys.postings_of(keys.postings(*place)) for place in places] == places
     assert sorted(places, key=lambda place: keys.postings(*place)) == places
+    assert [keys.field_of(keys.field_prefix(number)) for number in (0, 1, 256)] == [0, 1, 256]
     key = keys.postings(1, 2, 3)
     assert [keys.postings_of(other) for other in (key[:-1], key + b"x", b"q" + key[1:], b"")] == [None] * 4
 
@@ -91,14 +99,24 @@ def test_a_record_is_frozen() -> None:
 def test_kinds_and_sizes_are_frozen() -> None:
     kinds = (records.META, records.CODES, records.IDS, records.SORTED, records.VECTORS, records.DELETED)
     assert (*kinds, records.POSTINGS) == (b"m", b"c", b"i", b"s", b"v", b"d", b"p")
+    assert (records.PAYLOADS, records.FIELD) == (b"y", b"f")
     assert (records.HEADER_SIZE, columns.BLOCK_ROWS, columns.CHUNK_ROWS) == (48, 32, 4064)
-    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 2)
+    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 3)
     assert (postings.UNIT_ROWS, postings.SEGMENT_ROWS, meta.TABLE_BITS, meta.MAX_TABLES) == (
         16_256,
         65_024,
         (4, 20),
         4096,
     )
+    limits = (payload_columns.MAX_PAYLOAD_BYTES, payload_columns.MAX_VALUE_BYTES, payload_columns.ABSENT)
+    assert (*limits, meta.MAX_FIELDS) == (4_194_304, 65_536, 65_535, 256)
+
+
+def test_the_databases_of_each_format_are_frozen() -> None:
+    first = (b"meta", b"codes", b"ids", b"vectors")
+    assert keys.databases(1) == first
+    assert keys.databases(2) == (*first, b"postings")
+    assert keys.databases(3) == (*first, b"postings", b"payloads")
 
 
 @pytest.mark.parametrize(
@@ -115,6 +133,8 @@ def test_kinds_and_sizes_are_frozen() -> None:
         (columns.vectors_column(384, "float16"), 170, 5),
         (columns.vectors_column(384, "float32"), 85, 2),
         (columns.vectors_column(384, "int8"), 313, 10),
+        (payload_columns.payload_columns(2)[0], 508, 8),
+        (payload_columns.payload_columns(2)[2], 4064, 32),
     ],
 )
 def test_how_rows_are_cut_is_frozen(column: columns.Column, part: int, piece: int) -> None:
@@ -151,6 +171,27 @@ def test_payloads_are_frozen() -> None:
     assert sorted_ids.decode(block).tolist() == [7, 1] and sorted_ids.decode(run).tolist() == [7, 8, 9]
 
 
+def test_columns_of_payloads_are_frozen() -> None:
+    payloads, _, field = payload_columns.payload_columns(2)
+    record = payloads.encode(8, [b"\x81\xa1a\1", b"", b"\x80"])
+    assert (
+        record[:40].hex(" ", 8)
+        == "4c53517903000000 0800000000000000 0000000000000000 1100000000000000 0000000000000000"
+    )
+    assert record[48:] == bytes.fromhex("04000000 04000000 05000000") + b"\x81\xa1a\1\x80"
+    assert payloads.decode(record, 8) == [b"\x81\xa1a\1", b"", b"\x80"]
+    # Values are numbered as they come; what is equal as bytes, once.
+    values = [b"\xa2vi", b"", b"\5", b"\xa2vi", b"\xc0"]
+    record = field.encode(32, values)
+    assert (
+        record[:40].hex(" ", 8)
+        == "4c53516605000000 2000000000000000 0000000001000000 1000000000000000 0000000000000000"
+    )
+    assert record[48:] == bytes.fromhex("0000 ffff 0100 0000 0200") + b"\x93\xa2vi\5\xc0"
+    assert field.decode(record, 32) == values
+    assert field.encode(0, [b""])[48:] == b"\xff\xff\x90"
+
+
 def test_schemas_are_frozen() -> None:
     """Adding a field is a new format: an older program refuses what it does not know."""
     assert [(field.name, field.type) for field in fields(Options)] == [
@@ -160,6 +201,7 @@ def test_schemas_are_frozen() -> None:
         ("keep_vectors", "str | None"),
         ("train_size", "int"),
         ("uuid", "bytes"),
+        ("fields", "tuple[str, ...]"),
     ]
     assert [(field.name, field.type) for field in fields(State)] == [
         ("txn", "int"),
@@ -175,6 +217,7 @@ def test_schemas_are_frozen() -> None:
         ("staged_generation", "int"),
         ("listed", "int"),
         ("relisted", "int"),
+        ("payloads", "int"),
     ]
     assert [(field.name, field.type) for field in fields(Subset)] == [
         ("kind", "str"),
@@ -191,27 +234,37 @@ STATE = State(txn=3, rows=40, stored=40, count=30, code_size=4, head=4)
 
 
 def options_record(**changes: Any) -> bytes:
-    values = {"program": "lsqindex", "format": 2, **msgpack.unpackb(OPTIONS.to_record()[48:])}
+    values = {"program": "lsqindex", "format": 3, **msgpack.unpackb(OPTIONS.to_record()[48:])}
     return meta.pack({**values, **changes})
 
 
 def test_options_and_state_go_there_and_back() -> None:
-    for options in (OPTIONS, replace(OPTIONS, metric="cosine", ids="str", keep_vectors="float16", train_size=1)):
+    for options in (OPTIONS, replace(OPTIONS, metric="cosine", ids="str", train_size=1, fields=("a", "é.b"))):
         assert Options.from_record(options.to_record()) == options
     assert State.from_record(STATE.to_record()) == STATE
     assert msgpack.unpackb(OPTIONS.to_record()[48:]) == {
         "program": "lsqindex",
-        "format": 2,
+        "format": 3,
         "dim": 8,
         "metric": "l2",
         "ids": "int",
         "keep_vectors": None,
         "train_size": 10_000,
         "uuid": bytes(16),
+        "fields": [],
     }
 
 
-@pytest.mark.parametrize("format_number", [3, 4, 1 << 40])
+@pytest.mark.parametrize("format_number", [1, 2])
+def test_options_of_an_older_format_have_no_fields(format_number: int) -> None:
+    values = msgpack.unpackb(options_record(format=format_number)[48:])
+    del values["fields"]
+    assert Options.from_record(meta.pack(values)) == OPTIONS
+    with pytest.raises(DamagedError, match="fields"):
+        Options.from_record(meta.pack({**values, "fields": ["lang"]}))
+
+
+@pytest.mark.parametrize("format_number", [4, 5, 1 << 40])
 def test_options_of_a_newer_format_say_so(format_number: int) -> None:
     with pytest.raises(NewerFormatError, match="upgrade"):
         Options.from_record(options_record(format=format_number))
@@ -252,6 +305,14 @@ def test_a_format_that_never_was_is_refused(format_number: int) -> None:
         {"train_size": 1 << 62},
         {"uuid": bytes(15)},
         {"uuid": "0123456789abcdef"},
+        {"fields": None},
+        {"fields": "lang"},
+        {"fields": {"lang": 1}},
+        {"fields": [""]},
+        {"fields": ["a", "a"]},
+        {"fields": [b"a"]},
+        {"fields": [["a"]]},
+        {"fields": [f"a{i}" for i in range(257)]},
         {"unknown": 1},
     ],
 )
@@ -293,6 +354,10 @@ def test_options_without_a_field_are_refused(name: str) -> None:
         {"relisted": -1},
         {"relisted": True},
         {"relisted": 1 << 62},
+        {"payloads": 2},
+        {"payloads": -1},
+        {"payloads": True},
+        {"payloads": None},
     ],
 )
 def test_a_state_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
@@ -301,7 +366,7 @@ def test_a_state_with_impossible_values_is_refused(changes: dict[str, Any]) -> N
         State.from_record(meta.pack({**values, **changes}))
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(State)])
+@pytest.mark.parametrize("name", [field.name for field in fields(State) if field.name != "payloads"])
 def test_a_state_without_a_field_is_refused(name: str) -> None:
     values = msgpack.unpackb(STATE.to_record()[48:])
     del values[name]
@@ -309,12 +374,17 @@ def test_a_state_without_a_field_is_refused(name: str) -> None:
         State.from_record(meta.pack(values))
 
 
-def test_a_state_of_format_1_is_read_as_one_without_lists() -> None:
+def test_a_state_of_an_older_format_is_read_as_one_without_what_came_later() -> None:
     values = msgpack.unpackb(STATE.to_record()[48:])
-    assert {name: values.pop(name) for name in ("listed", "relisted")} == {"listed": 0, "relisted": 0}
+    assert State.from_record(STATE.to_record()).format == STATE.format == 3
+    del values["payloads"]
+    second = State.from_record(meta.pack(values))
+    assert second == STATE and second.format == 2
+    del values["listed"], values["relisted"]
     first = State.from_record(meta.pack(values))
-    assert first == STATE and (first.format, STATE.format) == (1, 2)
-    assert State.from_record(STATE.to_record()).format == 2
+    assert first == STATE and first.format == 1
+    with pytest.raises(DamagedError):  # of no format
+        State.from_record(meta.pack({**values, "payloads": 0}))
 
 
 # -- the subset structure ---------------------------------------------------------------------------
@@ -481,6 +551,41 @@ def test_the_file_of_format_2_with_wide_tables_opens_and_answers(opened: Callabl
         assert found.ids[:, 0].tolist() == names[::9] and not found.distances.any()
 
 
+def test_the_file_of_format_3_with_payloads_that_began_late_opens_and_answers(opened: Callable[[str], Index]) -> None:
+    with opened("format3-payloads.lsq") as index:
+        assert index.check() == []
+        assert np.array_equal(index.ids(), np.arange(1_020, 4_203))
+        told = index.stats()
+        assert (told["format"], told["payloads"], told["fields"], told["deleted"]) == (3, True, [], 2)
+        given = {name: made.payload(name - 4_100) for name in range(4_101, 4_200)}
+        given |= {1_020: {"set": True}, 4_100: {}, 4_200: {"text": "x" * 5_000}}
+        assert index.payloads(index.ids()) == [given.get(name) for name in range(1_020, 4_203)]
+        assert index.ids({"lang": "en", "meta": {"$gt": 2**63}}).tolist() == [4_103, *range(4_121, 4_200, 9)]
+        found = index.search([0.25], k=2, filter={"meta.year": {"$lt": 1993}}, with_payloads=True)
+        assert (found.ids.tolist(), found.payloads) == ([4_108, 4_198], [given[4_108], given[4_198]])
+
+
+def test_the_file_of_format_3_with_indexed_fields_opens_and_answers(opened: Callable[[str], Index]) -> None:
+    with opened("format3-fields.lsq") as index:
+        assert index.check() == []
+        names = [f"số {i:03}" for i in range(620) if not 100 <= i < 130]
+        assert index.ids() == [*names, "without"] and index.stats()["fields"] == ["lang", "meta.year"]
+        given = [made.payload(i) if i < 590 else {"lang": "en", "i": i - 590} for i in range(620)]
+        del given[100:130]
+        assert index.payloads([*names, "without"]) == [*given, None]
+        for filter in ({"lang": "eo"}, {"meta.year": {"$gte": 1994}}, {"lang": {"$ne": "en"}, "meta": True}):
+            condition = read_filter(filter, list)
+            wanted = [
+                name
+                for name, payload in zip([*names, "without"], [*given, None], strict=True)
+                if condition.matches(payload)
+            ]
+            assert index.ids(filter) == wanted and len(wanted) > 5
+        assert index.search(made.vectors(600, 4, 15)[8], 1, rerank=900, filter={"meta.year": 1991}).ids.tolist() == [
+            "số 008"
+        ]
+
+
 @pytest.mark.parametrize("name", made.FILES)
 def test_a_committed_file_can_be_written_to_compacted_and_copied(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -489,13 +594,16 @@ def test_a_committed_file_can_be_written_to_compacted_and_copied(name: str, tmp_
         new: Any = [77_777] if isinstance(index.ids()[0], np.integer) else ["new"]
         count = len(index)
         index.add(np.ones((1, index.dim)), ids=new)
-        index.delete([index.ids()[0]])
-        before = [*index.ids()]
+        index.delete([index.ids()[2]])
+        index.set_payloads(new, [{"lang": "fr"}])
+        before, payloads = [*index.ids()], index.payloads(index.ids())
+        assert index.ids({"lang": "fr"}) == new
         index.compact()
         index.save(tmp_path / "copy.lsq")
         assert index.check() == [] and len(index) == count and [*index.ids()] == before
+        assert index.payloads(before) == payloads
     with Index.open(tmp_path / "copy.lsq") as index:
-        assert index.check() == [] and [*index.ids()] == before
+        assert index.check() == [] and [*index.ids()] == before and index.payloads(before) == payloads
 
 
 @pytest.mark.parametrize("name", made.FILES)
@@ -518,7 +626,7 @@ def contents(path: Path) -> dict[tuple[bytes, bytes], Any]:
 def plain(stored: dict[tuple[bytes, bytes], Any]) -> dict[tuple[bytes, bytes], Any]:
     """The same with msgpack unpacked, and without what differs from making to making."""
     found = dict(stored)
-    format_2 = msgpack.unpackb(found[keys.META, keys.OPTIONS][1])["format"] == 2
+    number = msgpack.unpackb(found[keys.META, keys.OPTIONS][1])["format"]
     for db, key in [place for place in found if place[0] == keys.META]:
         values = msgpack.unpackb(found[db, key][1])
         for name in ("uuid", "distribution", "head"):
@@ -526,10 +634,11 @@ def plain(stored: dict[tuple[bytes, bytes], Any]) -> dict[tuple[bytes, bytes], A
         if values.get("fitted"):
             free = {"distribution": None, "state": None, "version": None}
             values["fitted"] = {**msgpack.unpackb(values["fitted"]), **free}
-        # As a file of format 1 becomes one of format 2.
-        upgraded: dict[bytes, dict[str, Any]] = {keys.OPTIONS: {"format": 2}, keys.STATE: {"listed": 0, "relisted": 0}}
-        if not format_2:
-            values.update(upgraded.get(key, {}))
+        # As a file of an older format becomes one of this.
+        if key == keys.OPTIONS:
+            values = {**values, "format": 3, "fields": values.get("fields", [])}
+        if key == keys.STATE and number < 3:
+            values = {"listed": 0, "relisted": 0, **values, "payloads": 0}
         found[db, key] = values
     return found
 
@@ -578,9 +687,9 @@ def put(path: Path, key: bytes, value: bytes) -> None:
 def test_a_file_of_a_newer_format_says_so(tmp_path: Path) -> None:
     path = tmp_path / "newer.lsq"
     shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
-    put(path, keys.OPTIONS, options_record(format=3))
+    put(path, keys.OPTIONS, options_record(format=4))
     for read_only in (False, True):
-        with pytest.raises(NewerFormatError, match=r"format 3.*upgrade"):
+        with pytest.raises(NewerFormatError, match=r"format 4.*upgrade"):
             Index.open(path, read_only=read_only)
     assert issubclass(NewerFormatError, NotAnIndexError)
 
@@ -589,7 +698,7 @@ def test_a_newer_format_is_told_even_where_the_state_has_changed_too(tmp_path: P
     """The version is looked at before anything whose shape depends on it."""
     path = tmp_path / "newer.lsq"
     shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
-    put(path, keys.OPTIONS, options_record(format=3, cells=100))
+    put(path, keys.OPTIONS, options_record(format=4, cells=100))
     with lmdb.open(str(path), subdir=False, lib_version=0, max_dbs=16, map_size=1 << 24) as env:
         db = env.open_db(b"meta", create=False)
         with env.begin(write=True) as txn:

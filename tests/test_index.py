@@ -776,7 +776,7 @@ def test_stats_and_repr(tmp_path: Path) -> None:
         assert stats["path"] == str(path) == index.path
         assert (stats["vectors"], stats["deleted"], stats["dim"], stats["metric"]) == (28, 2, DIM, "ip")
         assert (stats["encoder"], stats["trained"], stats["code_bytes"], stats["train_size"]) == ("lsh", True, 3, 10)
-        assert (stats["ids"], stats["keep_vectors"], stats["format"]) == ("int", "float16", 2)
+        assert (stats["ids"], stats["keep_vectors"], stats["format"]) == ("int", "float16", 3)
         assert stats["file_bytes"] == path.stat().st_size and 0 <= stats["free_bytes"] < stats["file_bytes"]
         assert (index.dim, index.metric, index.encoder.name) == (DIM, "ip", "lsh")
         assert "28 vectors" in repr(index) and "LSH" in repr(index) and str(path) in repr(index)

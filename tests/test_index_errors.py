@@ -243,7 +243,14 @@ def check_bad_ids(index: Index, ids: Any, words: tuple[str, ...]) -> None:
 def test_ids_of_a_wrong_kind_elsewhere(index: Index, kind: str) -> None:
     before = Seen.of(index)
     for wrong in ([1.5], [None, 2.5], b"a", [["1"]], {"lang": "en"}, "a" if kind == "int" else 1):
-        for use in (index.delete, index.get, lambda ids: index.search(TWO, filter=ids)):
+        uses = (index.get, index.payloads, lambda ids: index.set_payloads(ids, [None]))
+        filtered: tuple[Callable[[Any], Any], ...] = (
+            index.delete,
+            index.ids,
+            lambda ids: index.search(TWO, filter=ids),
+        )
+        # (As a filter a mapping is a condition on payloads.)
+        for use in (*uses, *(() if isinstance(wrong, dict) else filtered)):
             with pytest.raises(IdError) as caught:
                 use(wrong)
             assert str(caught.value)

@@ -29,7 +29,16 @@ from hypothesis.stateful import (
 from numpy.typing import NDArray
 
 from lsqindex import Index, MultiIndex, loader, reference, training
-from lsqindex.errors import DuplicateIdError, NoVectorsError, ParameterError, TooFewVectorsError, VectorError
+from lsqindex.errors import (
+    DuplicateIdError,
+    NoVectorsError,
+    ParameterError,
+    PayloadError,
+    TooFewVectorsError,
+    UnknownIdError,
+    VectorError,
+)
+from lsqindex.filters import read_filter
 from lsqindex.storage import merge, postings, rewrite
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
@@ -69,6 +78,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.path = Path(self.directory.name) / "index.lsq"
         self.other: Index | None = None
         self.model: dict[Any, Vectors] = {}
+        self.payloads: dict[Any, Any] = {}
         self.next_id = 0
         self.step = 0
 
@@ -79,13 +89,16 @@ class IndexMachine(RuleBasedStateMachine):
         train_size=st.sampled_from([50, 4500, 10**6]),
         in_memory=st.booleans(),
         subset=st.sampled_from([None, "multi-index", MultiIndex(bits=5)]),
+        fields=st.sampled_from([(), ("a",), ("b.c", "a")]),
     )
-    def create(self, metric: Any, kept: Any, encoder: str, train_size: int, in_memory: bool, subset: Any) -> None:
+    def create(
+        self, metric: Any, kept: Any, encoder: str, train_size: int, in_memory: bool, subset: Any, fields: Any
+    ) -> None:
         parameters, least = ENCODERS[encoder]
         self.subset = subset if can_have(encoder, subset) else None
         self.train_size, self.kept = max(train_size, least), kept
         options: dict[str, Any] = {"metric": metric, "keep_vectors": kept, "encoder": encoder, "ids": self.kind}
-        options.update(train_size=train_size, subset=self.subset, **parameters)
+        options.update(train_size=train_size, subset=self.subset, fields=fields, **parameters)
         self.index = Index(DIM, **options) if in_memory else Index.create(self.path, DIM, **options)
 
     def teardown(self) -> None:
@@ -123,25 +136,26 @@ class IndexMachine(RuleBasedStateMachine):
             return ids[first : first + n]
         return [ids[i] for i in rng.permutation(len(ids))[:n].tolist()]
 
-    def remember(self, ids: Any, vectors: Vectors) -> None:
-        for name, vector in zip(plain(ids), vectors, strict=True):
-            self.model[name] = vector
+    def remember(self, ids: Any, vectors: Vectors, payloads: list[Any] | None) -> None:
+        for name, vector, payload in zip(plain(ids), vectors, payloads or [None] * len(vectors), strict=True):
+            self.model[name], self.payloads[name] = vector, payload
             if self.kind == "int":
                 self.next_id = max(self.next_id, name + 1)
 
     @rule(n=small_sizes, seed=seeds, order=st.sampled_from(["rising", "falling", "random"]))
     def add(self, n: int, seed: int, order: str) -> None:
-        ids, vectors = self.new_ids(n, seed, order), grid(n, seed)
-        assert plain(self.index.add(vectors, ids=ids)) == ids
-        self.remember(ids, vectors)
+        ids, vectors, payloads = self.new_ids(n, seed, order), grid(n, seed), some_payloads(n, seed)
+        assert plain(self.index.add(vectors, ids, payloads)) == ids
+        self.remember(ids, vectors, payloads)
 
     @rule(n=small_sizes, seed=seeds)
     def add_without_ids(self, n: int, seed: int) -> None:
         if self.kind == "str":
             return
-        given = self.index.add(grid(n, seed))
+        payloads = some_payloads(n, seed)
+        given = self.index.add(grid(n, seed), payloads=payloads)
         assert given.tolist() == list(range(self.next_id, self.next_id + n))
-        self.remember(given, grid(n, seed))
+        self.remember(given, grid(n, seed), payloads)
 
     @rule(seed=seeds, n=st.integers(1, 12))
     def add_one_by_one(self, seed: int, n: int) -> None:
@@ -158,10 +172,20 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1), fresh=st.integers(0, 40), seed=seeds, pattern=st.sampled_from(["run", "scattered"]))
     def upsert(self, share: float, fresh: int, seed: int, pattern: str) -> None:
         ids = [*self.known_ids(share, seed, pattern), *self.new_ids(fresh, seed, "random")]
-        vectors = grid(len(ids), seed + 1)
+        vectors, payloads = grid(len(ids), seed + 1), some_payloads(len(ids), seed)
         with small_transactions(bool(seed % 2)):
-            assert plain(self.index.add(vectors, ids=ids, upsert=True)) == ids
-        self.remember(ids, vectors)
+            assert plain(self.index.add(vectors, ids, payloads, upsert=True)) == ids
+        self.remember(ids, vectors, payloads)
+
+    @precondition(lambda self: self.model)
+    @rule(share=st.sampled_from([0.0, 0.01, 0.3, 1.0]), seed=seeds, pattern=st.sampled_from(["run", "scattered"]))
+    def set_payloads(self, share: float, seed: int, pattern: str) -> None:
+        ids = self.known_ids(share, seed, pattern)
+        payloads = some_payloads(len(ids), seed) or [None] * len(ids)
+        with pytest.raises(UnknownIdError):
+            self.index.set_payloads([*ids, *self.new_ids(1, seed, "rising")], [*payloads, {}])
+        self.index.set_payloads(ids, payloads)
+        self.payloads.update(zip(ids, payloads, strict=True))
 
     @precondition(lambda self: self.model)
     @rule(
@@ -174,7 +198,7 @@ class IndexMachine(RuleBasedStateMachine):
         unknown = self.new_ids(3, seed, "random")
         assert self.index.delete([*ids, *ids[:2], *unknown]) == len(ids)
         for name in ids:
-            del self.model[name]
+            del self.model[name], self.payloads[name]
 
     # -- changes that fail --------------------------------------------------------------------
 
@@ -183,14 +207,20 @@ class IndexMachine(RuleBasedStateMachine):
     def add_with_an_id_that_exists(self, n: int, seed: int, staged: bool) -> None:
         ids = [*self.new_ids(n, seed, "random"), self.known_ids(0, seed, "run")[0]]
         with small_transactions(staged), pytest.raises(DuplicateIdError):
-            self.index.add(grid(n + 1, seed), ids=ids)
+            self.index.add(grid(n + 1, seed), ids, some_payloads(n + 1, seed))
 
     @rule(n=st.sampled_from([1, 20, 5000]), seed=seeds, staged=st.booleans(), upsert=st.booleans())
     def add_with_a_bad_vector_at_the_end(self, n: int, seed: int, staged: bool, upsert: bool) -> None:
         vectors = grid(n, seed)
         vectors[-1, -1] = np.nan
         with small_transactions(staged), pytest.raises(VectorError):
-            self.index.add(vectors, ids=self.new_ids(n, seed, "random"), upsert=upsert)
+            self.index.add(vectors, self.new_ids(n, seed, "random"), some_payloads(n, seed), upsert=upsert)
+
+    @rule(n=st.sampled_from([1, 20]), seed=seeds)
+    def add_with_a_bad_payload_at_the_end(self, n: int, seed: int) -> None:
+        payloads = [*(some_payloads(n - 1, seed + 1) or [None] * (n - 1)), {"a": object()}]
+        with pytest.raises(PayloadError):
+            self.index.add(grid(n, seed), self.new_ids(n, seed, "random"), payloads)
 
     # -- batches ------------------------------------------------------------------------------
 
@@ -200,34 +230,34 @@ class IndexMachine(RuleBasedStateMachine):
         commit=st.booleans(),
     )
     def batch(self, steps: list[tuple[str, int]], large: bool, commit: bool) -> None:
-        before, next_before = dict(self.model), self.next_id
+        before, payloads, next_before = dict(self.model), dict(self.payloads), self.next_id
         with contextlib.suppress(_Abort), self.index.batch() as batch:
             for what, seed in steps:
                 self.batch_step(batch, what, seed, 2500 if large and len(self.model) < MOST_ROWS else 20)
             if not commit:
                 raise _Abort
         if not commit:
-            self.model, self.next_id = before, next_before
+            self.model, self.payloads, self.next_id = before, payloads, next_before
 
     def batch_step(self, batch: Any, what: str, seed: int, n: int) -> None:
         if what == "add":
-            ids, vectors = self.new_ids(n, seed, "random"), grid(n, seed)
-            assert plain(batch.add(vectors, ids=ids)) == ids
-            self.remember(ids, vectors)
+            ids, vectors, payloads = self.new_ids(n, seed, "random"), grid(n, seed), some_payloads(n, seed)
+            assert plain(batch.add(vectors, ids, payloads)) == ids
+            self.remember(ids, vectors, payloads)
         elif what == "upsert" and self.model:
             ids = self.known_ids(0.3, seed, "scattered")
-            vectors = grid(len(ids), seed)
-            batch.add(vectors, ids=ids, upsert=True)
-            self.remember(ids, vectors)
+            vectors, payloads = grid(len(ids), seed), some_payloads(len(ids), seed)
+            batch.add(vectors, ids, payloads, upsert=True)
+            self.remember(ids, vectors, payloads)
         elif what == "delete" and self.model:
             ids = self.known_ids(0.3, seed, "run")
             assert batch.delete(ids) == len(ids)
             for name in ids:
-                del self.model[name]
+                del self.model[name], self.payloads[name]
         elif what == "fail" and self.model:
             ids = [*self.new_ids(n, seed, "random"), self.known_ids(0, seed, "run")[0]]
             with pytest.raises(DuplicateIdError):
-                batch.add(grid(n + 1, seed), ids=ids)
+                batch.add(grid(n + 1, seed), ids, some_payloads(n + 1, seed))
 
     # -- training -----------------------------------------------------------------------------
 
@@ -353,6 +383,7 @@ class IndexMachine(RuleBasedStateMachine):
         if index.is_trained and not index.encoder.layout.floats and self.kept is None:
             wanted = index.encoder.decode(codes(index, wanted))
         assert np.array_equal(index.get([names[i] for i in some.tolist()]), wanted)
+        self.compare_payloads(index, names, rng)
         queries = grid(2, self.step) + np.float32(0.5)
         k = int(rng.choice([1, 7, 40]))
         if self.exact(index):
@@ -369,6 +400,18 @@ class IndexMachine(RuleBasedStateMachine):
         assert (index.subset is None) == (self.subset is None)
         if index.is_trained and self.subset is not None:
             self.compare_lists(index, queries, k)
+
+    def compare_payloads(self, index: Index, names: list[Any], rng: np.random.Generator) -> None:
+        """All of them, and what filters find; which fields are indexed must not matter."""
+        assert index.payloads(names) == [self.payloads[name] for name in names]
+        chosen = FILTERS[int(rng.integers(len(FILTERS)))]
+        condition = read_filter(chosen, list)
+        wanted = [name for name in names if condition.matches(self.payloads[name])]
+        assert plain(index.ids(chosen)) == wanted
+        found = index.search(grid(1, self.step), k=3, filter=chosen, with_payloads=True)
+        there = [name for name in found.ids[0].tolist() if name not in (None, -1)]
+        assert len(there) == min(3, len(wanted)) and set(there) <= set(wanted)
+        assert found.payloads == [[self.payloads[name] for name in there] + [None] * (3 - len(there))]
 
     def compare_lists(self, index: Index, queries: Vectors, k: int) -> None:
         """All buckets of all tables hold all rows: a subset search is then a scan. Some hold rows that are there."""
@@ -428,6 +471,25 @@ def grid(n: int, seed: int) -> Vectors:
     vectors = np.random.default_rng(seed).integers(-4, 5, (n, DIM)).astype(np.float32)
     vectors[~vectors.any(axis=1), 0] = 1
     return vectors
+
+
+def some_payloads(n: int, seed: int) -> list[Any] | None:
+    """Payloads of several kinds and sizes, none among them; or none at all."""
+    if seed % 3 == 0:
+        return None
+    kinds: list[Any] = [None, {}, {"a": 1}, {"a": "x"}, {"b": {"c": 2}}, {"a": [1, 5], "b": 3}, {"text": "é" * 300}]
+    numbers = np.random.default_rng(seed).integers(0, 12, n).tolist()
+    many = [{"a": at % 40, "b": {"c": number}} for at, number in enumerate(numbers)]
+    return [kinds[number] if number < len(kinds) else many[at] for at, number in enumerate(numbers)]
+
+
+FILTERS: list[Any] = [
+    {"a": 1},
+    {"a": {"$gte": 20}, "b.c": {"$lt": 9}},
+    {"$or": [{"a": "x"}, {"text": {"$exists": True}}]},
+    {"b.c": {"$nin": [2, 8]}},
+    {},
+]
 
 
 def can_have(encoder: str, subset: Any) -> bool:

@@ -363,7 +363,7 @@ index.add(vectors(16_000, 1))
     assert reader.run("result = agree()[0], index.check()") == [72_236 + 20_000 - 11_000, []]
 
 
-@pytest.mark.parametrize("name", ["format1-trained.lsq", "format1-untrained.lsq"])
+@pytest.mark.parametrize("name", ["format1-trained.lsq", "format1-untrained.lsq", "format2-tables.lsq"])
 def test_a_file_that_another_process_brings_to_a_newer_format(
     child: Callable[[], Child], tmp_path: Path, name: str
 ) -> None:
@@ -385,17 +385,25 @@ def test_a_file_that_another_process_brings_to_a_newer_format(
             result = held.state.format, sorted(name.decode() for name in held.dbs), living
         """
     )
-    assert snapshot.answer() == 1
-    assert writer.run("index.delete(index.ids()[:1]); result = index.stats()['format']") == 2
+    number = int(name[len("format")])
+    assert snapshot.answer() == number
+    assert writer.run("index.delete(index.ids()[:1]); result = index.stats()['format']") == 3
     snapshot.go_on()
-    assert snapshot.answer() == [1, ["codes", "ids", "meta", "vectors"], count]
+    databases = ["codes", "ids", "meta", *["postings"] * (number > 1), "vectors"]
+    assert snapshot.answer() == [number, databases, count]
     for one in (snapshot, reader):
-        assert one.run("result = index.stats()['format'], len(index), index.check()") == [2, count - 1, []]
+        assert one.run("result = index.stats()['format'], len(index), index.check()") == [3, count - 1, []]
         assert one.run("result = len(index.search(vectors(1), 3).ids[0])") == 3
     # A writer that had it open before, and one after another.
     for one in (reader, snapshot, writer):
         one.run("index.delete(index.ids()[:1])")
-    reader.run("index.set_subset('multi-index')")
+    if number == 1:
+        reader.run("index.set_subset('multi-index')")
+    # Payloads begin in one process, and are there in the others.
+    reader.run("index.set_payloads(index.ids()[:2], [{'lang': 'en'}, {}])")
+    for one in (snapshot, writer):
+        told = one.run("result = index.payloads(index.ids()[:3]), len(index.ids({'lang': 'en'})), index.check()")
+        assert told == [[{"lang": "en"}, {}, None], 1, []]
     assert writer.run("result = index.check(), len(index), index.subset is not None") == [[], count - 4, True]
 
 

@@ -29,7 +29,7 @@ def problems(reader: Reader, options: Options) -> list[str]:
 def _problems(reader: Reader, options: Options) -> Iterator[str]:
     store = Store(reader, options)
     found: list[str] = []
-    _try(found, partial(_format, reader))
+    _try(found, partial(_format, reader, options))
     for column in store.columns():
         _try(found, partial(_column, reader, column))
     _try(found, partial(_strangers, reader, store))
@@ -49,11 +49,13 @@ def _try(found: list[str], check: Callable[[], Iterator[str]]) -> bool:
     return len(found) == before
 
 
-def _format(reader: Reader) -> Iterator[str]:
-    """The fields of the state are those of the file's format."""
+def _format(reader: Reader, options: Options) -> Iterator[str]:
+    """The fields of the state are those of the file's format; with indexed fields there are payloads."""
     number = check_format(reader.get(keys.META, keys.OPTIONS))["format"]
     if number != reader.state.format:
         yield f"state: of format {reader.state.format}, and the file has format {number}"
+    if options.fields and not reader.state.payloads:
+        yield "state: no payloads, and the options name indexed fields"
 
 
 def _column(reader: Reader, column: Column) -> Iterator[str]:
@@ -68,8 +70,8 @@ def _column(reader: Reader, column: Column) -> Iterator[str]:
             yield f"{column.what}: rows up to {end}, and {state.rows} have been given out"
         if count < rows.counts[i]:
             yield f"{column.what}: {count} rows from {first} on, and {int(rows.counts[i])} should be"
-    if not column.width:
-        rows.gather(rows.numbers())  # every string must be UTF-8
+    if column.listed:
+        rows.gather(rows.numbers())  # every string must be UTF-8, every value msgpack
 
 
 def _strangers(reader: Reader, store: Store) -> Iterator[str]:

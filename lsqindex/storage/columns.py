@@ -1,4 +1,4 @@
-"""A column: one thing about every row (its code, its id, its kept vector), stored as records in row order.
+"""A column: one thing about every row (its code, id, kept vector, payload), stored as records in row order.
 
     row      0                4064                      8128 …
     chunk    |─── chunk 0 ────|──────── chunk 1 ────────|
@@ -17,15 +17,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _records
 from ..errors import DamagedError
 from . import kept, keys, records
 from .meta import State
 from .writer import Writer
+
+if TYPE_CHECKING:
+    from .rows import Rows
 
 BLOCK_ROWS = 32
 CHUNK_ROWS = 127 * BLOCK_ROWS
@@ -35,7 +39,7 @@ _GROUP_PIECES = 16
 
 Bytes: TypeAlias = NDArray[np.uint8]
 RowNumbers: TypeAlias = NDArray[np.uint32]
-#: Rows of a column: ids as int64 or a list of str; others as uint8 (n, width).
+#: Rows of a column: ids as int64 or a list of str; payloads a list of bytes; others as uint8 (n, width).
 Values: TypeAlias = Any
 
 
@@ -57,6 +61,11 @@ class Column:
     def blocked(self) -> bool:
         """Whether rows lie in blocks."""
         return self.head > 0
+
+    @property
+    def listed(self) -> bool:
+        """Whether rows are a list, not an array: they differ in size."""
+        return not self.width
 
     @property
     def what(self) -> str:
@@ -174,9 +183,8 @@ class Column:
     def encode(self, first: int, values: Values) -> bytes:
         """The record of rows from ``first`` on."""
         header = records.Header(self.kind, len(values), first, self.width, self.generation, self.head)
-        if not self.width:
-            text, ends = keys.utf8(values)
-            return records.encode(header, ends.tobytes() + text.tobytes())
+        if self.listed:
+            return records.encode(header, self._packed(values))
         if self._ints:
             # Most ids are small: four bytes do.
             small = int(values.min()) >= 0 and int(values.max()) < 1 << 32
@@ -189,13 +197,8 @@ class Column:
     def decode(self, value: Any, first: int) -> Values:
         """The rows of a record, copied; DamagedError where it is not what belongs there."""
         count, payload = self.check(value, first)
-        if not self.width:
-            ends = np.frombuffer(payload, np.uint32, count).tolist()
-            text = bytes(payload[4 * count :])
-            try:
-                return [text[a:b].decode() for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-            except UnicodeDecodeError as error:
-                raise DamagedError(f"{self.what}: an id is not UTF-8; {records.REMEDY}") from error
+        if self.listed:
+            return self.unpacked(payload, count)
         if self._ints:
             return np.frombuffer(payload, "<u4" if len(payload) == 4 * count else "<i8").astype(np.int64)
         if self.blocked:
@@ -214,19 +217,49 @@ class Column:
         wanted = records.Header(self.kind, count, first, width, self.generation, self.head)
         if header != wanted or not 1 <= count <= end - first or (first - start) % self.piece_rows:
             raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
-        if not self.width:
-            self._check_strings(payload, count, what)
+        if self.listed:
+            self._check_list(payload, count, what)
         elif len(payload) != width * (_round_up(count) if self.blocked else count):
             raise DamagedError(f"{what}: {len(payload)} bytes for {count} rows; {records.REMEDY}")
         return count, payload
 
-    def _check_strings(self, payload: memoryview, count: int, what: str) -> None:
-        if len(payload) < 4 * count:
-            raise DamagedError(f"{what}: {len(payload)} bytes for {count} ids; {records.REMEDY}")
-        ends = np.frombuffer(payload, np.uint32, count).astype(np.int64)
-        lengths = np.diff(ends, prepend=0)
-        if int(ends[-1]) != len(payload) - 4 * count or lengths.min() < 0 or lengths.max() > keys.MAX_ID_BYTES:
-            raise DamagedError(f"{what}: impossible offsets of ids; {records.REMEDY}")
+    # -- rows that differ in size: string ids here, others in payload_columns.py ----------------
+
+    def _packed(self, values: Values) -> bytes:
+        """Where each ends, and then all of them."""
+        text, ends = keys.utf8(values)
+        return ends.tobytes() + text.tobytes()
+
+    def unpacked(self, payload: memoryview, count: int) -> Values:
+        """The rows of a payload that has been checked."""
+        try:
+            return [part.decode() for part in cut(payload, count)]
+        except UnicodeDecodeError as error:
+            raise DamagedError(f"{self.what}: an id is not UTF-8; {records.REMEDY}") from error
+
+    def _check_list(self, payload: memoryview, count: int, what: str) -> None:
+        check_cuts(payload, count, keys.MAX_ID_BYTES, what)
+
+    def pick(self, column: Rows, rows: RowNumbers) -> Values:
+        """Copies of ``rows``, which have been touched, of the column in a snapshot."""
+        return _records.gather_strings(column.starts, column.counts, column.addresses, rows)
+
+
+def cut(payload: memoryview, count: int) -> list[bytes]:
+    """The rows of a payload: where each ends, and then all of them."""
+    ends = np.frombuffer(payload, np.uint32, count).tolist()
+    body = bytes(payload[4 * count :])
+    return [body[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def check_cuts(payload: memoryview, count: int, longest: int, what: str) -> None:
+    """DamagedError unless ``count`` rows can be cut, each of at most ``longest`` bytes."""
+    if len(payload) < 4 * count:
+        raise DamagedError(f"{what}: {len(payload)} bytes for {count} rows; {records.REMEDY}")
+    ends = np.frombuffer(payload, np.uint32, count).astype(np.int64)
+    lengths = np.diff(ends, prepend=0)
+    if int(ends[-1]) != len(payload) - 4 * count or lengths.min() < 0 or lengths.max() > longest:
+        raise DamagedError(f"{what}: impossible offsets; {records.REMEDY}")
 
 
 def codes_column(state: State) -> Column:

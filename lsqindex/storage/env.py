@@ -91,9 +91,9 @@ class Reading:
                     if self._check is not None:
                         self._check(reader)
                     return reader
-                except UpgradedError:
+                except UpgradedError as error:
                     self._env.end_read(self._txn)
-                    self._env.follow_upgrade()
+                    self._env.follow_upgrade(error)
                 except OvertakenError:
                     self._env.end_read(self._txn)
                     tries -= 1
@@ -205,8 +205,8 @@ class Env:
             with self.begin() as txn:
                 names = {bytes(name) for name in txn.cursor().iternext(keys=True, values=False)}
                 options = txn.get(keys.OPTIONS, db=meta)
-                first = options is not None and check_format(options)["format"] == 1
-            wanted = keys.FIRST_DATABASES if first else keys.DATABASES
+                number = FORMAT if options is None else int(check_format(options)["format"])
+            wanted = keys.databases(number)
             if not names >= set(wanted):
                 raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
             return {name: self.lmdb.open_db(name, create=False) for name in wanted}
@@ -215,16 +215,15 @@ class Env:
 
     def databases(self, state: State) -> dict[bytes, Any]:
         """The databases of a snapshot; UpgradedError where it has more than were there when the file was opened."""
-        if state.format < FORMAT:
-            return {name: self.dbs[name] for name in keys.FIRST_DATABASES}
-        if keys.POSTINGS not in self.dbs:
-            raise UpgradedError
-        return self.dbs
+        wanted = keys.databases(state.format)
+        if wanted[-1] not in self.dbs:
+            raise UpgradedError(wanted[-1])
+        return self.dbs if len(wanted) == len(self.dbs) else {name: self.dbs[name] for name in wanted}
 
-    def follow_upgrade(self, *, writable: bool = False) -> None:
+    def follow_upgrade(self, error: UpgradedError, *, writable: bool = False) -> None:
         """Open the file again, which another process has brought to a newer format."""
         self.reopen(writable=writable)
-        if keys.POSTINGS not in self.dbs:
+        if error.database not in self.dbs:
             raise DamagedError(f"{self.path}: the state is of a newer format than the options; {REMEDY}")
 
     def begin(self, *, write: bool = False, parent: Any = None) -> Any:
@@ -376,11 +375,11 @@ class Env:
         used = sum(tree["branch_pages"] + tree["leaf_pages"] + tree["overflow_pages"] for tree in trees)
         return int(max(0, self.lmdb.info()["last_pgno"] - 1 - used) * trees[0]["psize"])
 
-    def database_bytes(self, reader: Reader, name: bytes) -> int:
+    def database_bytes(self, source: Reader | Writer, name: bytes) -> int:
         """Bytes of the file that a database takes."""
-        if name not in reader.dbs:
+        if name not in source.dbs:
             return 0
-        tree = reader.txn.stat(reader.dbs[name])
+        tree = source.txn.stat(source.dbs[name])
         return int((tree["branch_pages"] + tree["leaf_pages"] + tree["overflow_pages"]) * tree["psize"])
 
     def sync(self) -> None:

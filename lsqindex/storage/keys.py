@@ -9,6 +9,8 @@
     ids        "s" id                            rows sorted by their ids, from that id on
     vectors    "v" row:4                         kept vectors from that row on
     postings   "p" generation:4 row:4 table:2    posting lists of a table, for the block that begins with that row
+    payloads   "y" row:4                         payloads from that row on
+    payloads   "f" field:2 row:4                 values of an indexed field from that row on
 
 Numbers are big-endian, so that LMDB's order of bytes is the order of numbers. The first block of sorted
 ids has the key "s" alone and so comes before every id.
@@ -23,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 META, CODES, IDS, VECTORS, POSTINGS = b"meta", b"codes", b"ids", b"vectors", b"postings"
-#: All of them; a file of format 1 has those of FIRST_DATABASES only.
-DATABASES = (META, CODES, IDS, VECTORS, POSTINGS)
-FIRST_DATABASES = DATABASES[:4]
+PAYLOADS = b"payloads"
+#: All of them, in the order in which formats brought them.
+DATABASES = (META, CODES, IDS, VECTORS, POSTINGS, PAYLOADS)
 
 OPTIONS, STATE, ENCODER, SUBSET = b"options", b"state", b"encoder", b"subset"
 
@@ -46,6 +48,26 @@ def ids_prefix() -> bytes:
 def vectors_prefix() -> bytes:
     """All kept vectors by row."""
     return b"v"
+
+
+def payloads_prefix() -> bytes:
+    """All payloads by row."""
+    return b"y"
+
+
+def field_prefix(number: int) -> bytes:
+    """All values of an indexed field by row."""
+    return b"f" + struct.pack(">H", number)
+
+
+def field_of(prefix: bytes) -> int:
+    """The number of an indexed field, from its prefix."""
+    return int(struct.unpack(">H", prefix[1:3])[0])
+
+
+def databases(number: int) -> tuple[bytes, ...]:
+    """The databases of a file of format ``number``: four in the first, one more in each since."""
+    return DATABASES[: 3 + number]
 
 
 def row(prefix: bytes, first: int) -> bytes:
@@ -108,6 +130,10 @@ def int_of(key: bytes) -> int:
 
 def utf8(values: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
     """Strings as their bytes one after another, and where each ends."""
-    parts = [value.encode() for value in values]
+    return joined([value.encode() for value in values])
+
+
+def joined(parts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
+    """Bytes one after another, and where each ends."""
     ends = np.cumsum([len(part) for part in parts], dtype=np.uint32)
     return np.frombuffer(b"".join(parts), np.uint8), ends

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 #: The version of the file's format. docs/format.md describes it; a reader refuses a newer one, and reads older ones.
-FORMAT = 2
+FORMAT = 3
 
-#: Format 1 has neither subset structures nor these fields of the state, and no database of posting lists.
-_SINCE_FORMAT_2 = ("listed", "relisted")
+#: Fields of the state that came with a format, which brought a database, too: posting lists, payloads.
+_SINCE = {2: ("listed", "relisted"), 3: ("payloads",)}
 
 MAX_ROWS = (1 << 32) - 2
 _LIMIT = 1 << 62
@@ -42,18 +42,25 @@ class Options:
     train_size: int
     #: Who this index is; copies have the same.
     uuid: bytes
+    #: Fields of payloads that are indexed.
+    fields: tuple[str, ...] = ()
 
     def to_record(self) -> bytes:
         """As stored."""
-        return pack({"program": "lsqindex", "format": FORMAT, **asdict(self)})
+        return pack({"program": "lsqindex", "format": FORMAT, **asdict(self), "fields": list(self.fields)})
 
     @classmethod
     def from_record(cls, value: Any) -> Options:
         """From the stored record, checked."""
         record = check_format(value)
+        if record["format"] < 3 and record.setdefault("fields", []):
+            raise DamagedError(f"options: of format {record['format']}, and with fields; {records.REMEDY}")
         del record["program"], record["format"]
         _schema(cls, record, "options")
-        options = cls(**record)
+        names = record["fields"]
+        if not all(isinstance(name, str) and name for name in names) or not len(set(names)) == len(names) <= MAX_FIELDS:
+            raise DamagedError(f"options: impossible names of fields; {records.REMEDY}")
+        options = cls(**{**record, "fields": tuple(names)})
         if not (
             1 <= options.dim <= 1 << 20
             and options.metric in ("l2", "cosine", "ip")
@@ -96,6 +103,8 @@ class State:
     listed: int = 0
     #: Raised whenever posting lists of a full segment are removed or replaced: addresses known from before are void.
     relisted: int = 0
+    #: 1 where rows have payloads (those that were added without one: none), 0 where nobody ever gave one.
+    payloads: int = 0
 
     # The format of the file, which the fields there are tell; no field itself.
     format = FORMAT
@@ -108,12 +117,13 @@ class State:
     def from_record(cls, value: Any) -> State:
         """From the stored record, checked."""
         record = unpack(value, "state")
-        first = not record.keys() & set(_SINCE_FORMAT_2)
-        if first:
-            record.update(dict.fromkeys(_SINCE_FORMAT_2, 0))
+        number = FORMAT
+        while number > 1 and not record.keys() & set(_SINCE[number]):
+            record.update(dict.fromkeys(_SINCE[number], 0))
+            number -= 1
         _schema(cls, record, "state")
         state = cls(**record)
-        state.format = 1 if first else FORMAT
+        state.format = number
         numbers = [number for number in record.values() if type(number) is int]
         if (
             not all(0 <= number < _LIMIT for number in numbers)
@@ -125,6 +135,7 @@ class State:
             or 0 < state.staged_rows <= state.rows
             or 0 < state.staged_generation <= state.generation
             or state.listed > state.rows
+            or state.payloads > 1
         ):
             raise DamagedError(f"state: impossible values; {records.REMEDY}")
         return state
@@ -178,6 +189,9 @@ class Subset:
 TABLE_BITS = (4, 20)
 MAX_TABLES = 4096
 
+#: How many fields of payloads can be indexed.
+MAX_FIELDS = 256
+
 
 def check_format(value: Any) -> dict[str, Any]:
     """The options of a file that this version can read: asked before anything else is believed."""
@@ -192,7 +206,7 @@ def check_format(value: Any) -> dict[str, Any]:
 
 def read_subset(source: Reader | Writer) -> Subset | None:
     """The subset structure of a snapshot; None where it has none."""
-    if source.state.format < FORMAT:
+    if source.state.format < 2:
         return None
     value = source.get(keys.META, keys.SUBSET)
     if value is None:
@@ -232,11 +246,11 @@ def unpack(value: Any, what: str) -> dict[str, Any]:
 
 def _schema(cls: Any, record: dict[str, Any], what: str) -> None:
     """Every field of ``cls``, each of its type, and nothing else."""
-    kinds: dict[str, Any] = {"int": int, "bool": bool, "str": str, "bytes": bytes, "str | None": (str, type(None))}
+    kinds: dict[str, Any] = {"int": int, "str": str, "bytes": bytes, "str | None": (str, type(None))}
+    kinds["tuple[str, ...]"] = list
     wanted = {field.name: kinds[str(field.type)] for field in fields(cls)}
     if record.keys() != wanted.keys() or not all(
-        isinstance(record[name], kind) and (kind is bool or not isinstance(record[name], bool))
-        for name, kind in wanted.items()
+        isinstance(record[name], kind) and not isinstance(record[name], bool) for name, kind in wanted.items()
     ):
         raise DamagedError(f"{what}: fields are missing, unknown or of a wrong type; {records.REMEDY}")
 

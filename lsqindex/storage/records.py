@@ -30,8 +30,9 @@ HEADER_SIZE = 48
 _HEADER = struct.Struct("<3scIQIIQII")
 _CHECKSUM = struct.Struct("<Q")
 
-#: Kinds: meta (msgpack), codes, ids, sorted rows, vectors, deleted rows, posting lists.
+#: Kinds: meta (msgpack), codes, ids, sorted rows, vectors, deleted rows, posting lists, payloads, values of a field.
 META, CODES, IDS, SORTED, VECTORS, DELETED, POSTINGS = b"m", b"c", b"i", b"s", b"v", b"d", b"p"
+PAYLOADS, FIELD = b"y", b"f"
 
 
 @dataclass(frozen=True)

@@ -110,8 +110,7 @@ def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progres
     """Everything of ``source``, committed to ``new``; rows have other numbers there, so nothing is listed yet."""
     old = Store(source, options)
     living = old.living()
-    row_bytes = sum(max(16, column.width) for column in old.columns())
-    step = max(1, COMMIT_BYTES // row_bytes // CHUNK_ROWS) * CHUNK_ROWS
+    step = max(1, COMMIT_BYTES // old.row_bytes() // CHUNK_ROWS) * CHUNK_ROWS
     with new.write() as writer:
         writer.begin()
         writer.run(lambda writer: _copy_meta(source, options, choose(source), writer))
@@ -139,7 +138,7 @@ def _copy_meta(source: Reader | Writer, options: Options, subset: Subset | None,
     writer.put(keys.META, keys.ENCODER, bytes(source.get(keys.META, keys.ENCODER)))
     if subset is not None:
         writer.put(keys.META, keys.SUBSET, subset.to_record())
-    for name in ("next_id", "generation", "code_size", "head"):
+    for name in ("next_id", "generation", "code_size", "head", "payloads"):
         setattr(writer.state, name, getattr(source.state, name))
 
 

@@ -8,6 +8,7 @@ never moves a large value, so its address holds in later snapshots too, until th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,23 @@ class Rows:
         """The numbers of all rows, deleted ones included."""
         return _ranges(self.starts, self.counts)
 
+    def runs(self) -> list[tuple[int, int]]:
+        """Ranges of rows, first and end, that follow each other without a gap."""
+        runs: list[tuple[int, int]] = []
+        for start, count in zip(self.starts.tolist(), self.counts.tolist(), strict=True):
+            if runs and runs[-1][1] == start:
+                runs[-1] = (runs[-1][0], start + count)
+            else:
+                runs.append((start, start + count))
+        return runs
+
+    def payloads(self) -> Iterator[tuple[int, memoryview]]:
+        """(rows, payload) of every record, verified, in order; there may be rows beyond those of the snapshot."""
+        self.touch_all()
+        for first in self.starts.tolist():
+            value = memoryview(self.source.get(self.column.db, self.column.key(first)))
+            yield records.peek(value, self.column.what)[0], value[records.HEADER_SIZE :]
+
     def touch_all(self) -> None:
         """Verify all records that nobody in this process has touched before."""
         column = self.column
@@ -91,7 +109,7 @@ class Rows:
     def gather(self, rows: RowNumbers) -> Values:
         """Copies of these rows, in this order."""
         rows = np.ascontiguousarray(rows, np.uint32)
-        if not len(rows) and not self.column.width:
+        if not len(rows) and self.column.listed:
             return []
         self.touch(rows)
         arrays = (self.starts, self.counts, self.addresses, rows)
@@ -100,7 +118,7 @@ class Rows:
                 return _records.gather_ints(*arrays)
             if self.column.width:
                 return _records.gather(*arrays, self.column.width, self.column.head)
-            return _records.gather_strings(*arrays)
+            return self.column.pick(self, rows)
         except LookupError as error:
             raise DamagedError(f"{self.column.what}: {error}; {records.REMEDY}") from error
         except UnicodeDecodeError as error:
@@ -161,8 +179,9 @@ def _look_up(column: Column, source: Reader | Writer, old: _Known) -> _Known:
     if wrong.any():
         i = int(np.argmax(wrong))
         raise DamagedError(f"{column.what}: rows from {firsts[i]} on do not follow row {before[i]}; {records.REMEDY}")
-    # Full parts without a gap of pieces between them stay where they are.
-    whole = (firsts == begins) & (firsts + seen == ends)
+    # Full parts without a gap of pieces between them stay where they are: LMDB gives a value that would fill half a
+    # page pages of its own.
+    whole = (firsts == begins) & (firsts + seen == ends) & (sizes > source.env.page_size // 2)
     run = int(np.argmin(whole)) if not whole.all() else len(whole)
     starts = np.concatenate([old.starts[:keep], firsts.astype(np.uint32)])
     checksums = np.concatenate([old.checksums[:keep], checksums])

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DuplicateIdError, ParameterError
-from . import deleted, lists, merge, sorted_ids
+from ..errors import DamagedError, DuplicateIdError, ParameterError
+from . import deleted, keys, lists, merge, sorted_ids
 from .columns import (
     CHUNK_ROWS,
     Bytes,
@@ -31,6 +31,8 @@ from .columns import (
 )
 from .env import Reader
 from .meta import MAX_ROWS, Options, State
+from .payload_columns import payload_columns
+from .records import REMEDY
 from .rows import Rows
 from .sorted_ids import GONE, Ids, SortedIds
 from .writer import Writer
@@ -41,17 +43,24 @@ DEAD_SHARE = 4
 #: An operation moves at most about so much.
 _MOVED_BYTES = 64 << 20
 
+#: A list for the payloads and one for each indexed field, all of as many bytes as there are rows.
+PackedPayloads = list[list[bytes]]
+
 #: Numbers given to vectors without an id end here; larger ids are the user's own.
 LAST_AUTO_ID = (1 << 62) - 1
 
 
 @dataclass(frozen=True)
 class NewRows:
-    """Rows to be stored: ids, codes (n, code_size), and kept vectors as bytes (n, width) or None."""
+    """Rows to be stored: ids, codes (n, code_size), and kept vectors as bytes (n, width) or None.
+
+    ``payloads``: msgpack of each row's payload, then of its values of each indexed field; None without payloads.
+    """
 
     ids: Ids
     codes: Bytes
     vectors: Bytes | None
+    payloads: PackedPayloads | None = None
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -94,6 +103,16 @@ class Store:
         assert self.options.keep_vectors is not None
         return Rows.all(vectors_column(self.options.dim, self.options.keep_vectors), self.source)
 
+    def payloads(self) -> Rows | None:
+        """The payloads; None where no row has one."""
+        return Rows.all(payload_columns(0)[0], self.source) if self.state.payloads else None
+
+    def field(self, number: int) -> Rows:
+        """The values of an indexed field."""
+        if not self.state.payloads:
+            raise DamagedError(f"payloads: none are there, and fields of theirs are indexed; {REMEDY}")
+        return Rows.all(payload_columns(len(self.options.fields))[1 + number], self.source)
+
     def lists(self) -> lists.Lists | None:
         """The posting lists; None where the index has no multi-index, or is not trained."""
         return lists.find(self.source, self.codes)
@@ -129,7 +148,16 @@ class Store:
         columns = [codes_column(self.state), ids_column(self.options.ids)]
         if self.options.keep_vectors:
             columns.append(vectors_column(self.options.dim, self.options.keep_vectors))
-        return columns
+        return [*columns, *self._payload_columns()]
+
+    def _payload_columns(self) -> tuple[Column, ...]:
+        return payload_columns(len(self.options.fields)) if self.state.payloads else ()
+
+    def row_bytes(self) -> int:
+        """About how much a row takes in the file."""
+        source = self.source
+        payloads = source.env.database_bytes(source, keys.PAYLOADS) if self.state.payloads else 0
+        return sum(max(16, column.width) for column in self.columns()) + payloads // max(1, self.state.stored)
 
     def insert(self, rows: NewRows, *, upsert: bool = False) -> None:
         """Store new rows; DuplicateIdError, and nothing changed, where an id exists and ``upsert`` is off."""
@@ -141,10 +169,23 @@ class Store:
     def stage(self, first: int, rows: NewRows, codes: Column | None = None) -> None:
         """Write rows that nobody sees yet, from row ``first`` on; ``codes``: a generation that is written ahead."""
         self._room(first + len(rows))
+        if rows.payloads is not None:
+            self._begin_payloads()
         columns = [codes or codes_column(self.state), *self.columns()[1:]]
-        for column, values in zip(columns, (rows.codes, rows.ids, rows.vectors), strict=False):
-            column.append(self._writer, first, values)
+        values = [rows.codes, rows.ids, *([] if rows.vectors is None else [rows.vectors])]
+        nothing = [[b""] * len(rows)] * len(self._payload_columns())
+        for column, own in zip(columns, (*values, *(rows.payloads or nothing)), strict=True):
+            column.append(self._writer, first, own)
         self.state.staged_rows = first + len(rows)
+
+    def _begin_payloads(self) -> None:
+        """With the first payload: the rows that are there get none."""
+        if not self.state.payloads:
+            runs = self.ids().runs()
+            self.state.payloads = 1
+            for column in self._payload_columns():
+                for first, end in runs:
+                    column.append(self._writer, first, [b""] * (end - first))
 
     def publish(self, ids: Ids, *, upsert: bool) -> None:
         """Make the staged rows, which have these ids, visible."""
@@ -206,8 +247,9 @@ class Store:
         flags = {chunk: deleted.chunk_flags(self.source, chunk) for chunk in chunks if chunk < full}
         due = [chunk for chunk, dead in flags.items() if DEAD_SHARE * int(dead.sum()) >= CHUNK_ROWS]
         moved = 0
-        row_bytes = sum(max(16, column.width) for column in self.columns())
-        budget = min(CHUNK_ROWS + 2 * DEAD_SHARE * changed, max(CHUNK_ROWS, _MOVED_BYTES // row_bytes))
+        budget = CHUNK_ROWS + 2 * DEAD_SHARE * changed
+        if due:
+            budget = min(budget, max(CHUNK_ROWS, _MOVED_BYTES // self.row_bytes()))
         for chunk in sorted(due, key=lambda chunk: (-int(flags[chunk].sum()), chunk)):
             living = (chunk * CHUNK_ROWS + np.flatnonzero(~flags[chunk])).astype(np.uint32)
             moved += len(living)

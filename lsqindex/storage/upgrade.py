@@ -17,18 +17,23 @@ if TYPE_CHECKING:
 
 
 def upgrade(writer: Writer) -> None:
-    """Bring the file to this format, as part of the open transaction."""
+    """Bring the file to this format, as part of the open transaction; one that has it is left alone."""
+    if writer.state.format == FORMAT:
+        return
     if writer.state.format < 2:
-        _to_format_2(writer)
+        _new_database(writer, keys.POSTINGS)
+    if writer.state.format < 3:
+        _new_database(writer, keys.PAYLOADS)
+    # The state gets its new fields when it is written.
+    options = Options.from_record(writer.get(keys.META, keys.OPTIONS))
+    writer.put(keys.META, keys.OPTIONS, options.to_record())
     writer.state.format = FORMAT
 
 
-def _to_format_2(writer: Writer) -> None:
-    """A database of posting lists, empty; the state gets its new fields when it is written."""
+def _new_database(writer: Writer, name: bytes) -> None:
+    """The database that a format brought, empty."""
     # (A handle made in a transaction is void if that is undone: it is the writer's own until the commit.)
-    postings = writer.env.lmdb.open_db(keys.POSTINGS, txn=writer.txn)
-    if writer.txn.stat(postings)["entries"]:
-        raise DamagedError(f"{writer.env.path}: a file of format 1 with posting lists; {REMEDY}")
-    writer.dbs = {**writer.dbs, keys.POSTINGS: postings}
-    options = Options.from_record(writer.get(keys.META, keys.OPTIONS))
-    writer.put(keys.META, keys.OPTIONS, options.to_record())
+    made = writer.env.lmdb.open_db(name, txn=writer.txn)
+    if writer.txn.stat(made)["entries"]:
+        raise DamagedError(f"{writer.env.path}: a file of format {writer.state.format} with {name.decode()}; {REMEDY}")
+    writer.dbs = {**writer.dbs, name: made}

@@ -31,6 +31,11 @@ COMMIT_BYTES = 64 << 20
 class UpgradedError(Exception):
     """Another process has brought the file to a newer format since it was opened here: open it again."""
 
+    def __init__(self, database: bytes) -> None:
+        super().__init__(database)
+        #: What the file has since then.
+        self.database = database
+
 
 class Writer:
     """A write transaction, or several one after another, while all other writers wait.
@@ -57,8 +62,8 @@ class Writer:
         """Begin a transaction that will write about ``reserve`` bytes."""
         try:
             self._begin(reserve)
-        except UpgradedError:
-            self.env.follow_upgrade(writable=True)
+        except UpgradedError as error:
+            self.env.follow_upgrade(error, writable=True)
             self._begin(reserve)
 
     def _begin(self, reserve: int) -> None:

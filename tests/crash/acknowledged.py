@@ -49,6 +49,15 @@ def vectors(ids: Iterable[int], versions: Iterable[int]) -> NDArray[np.float32]:
     return whole
 
 
+def payloads(ids: Iterable[int], versions: Iterable[int]) -> list[Any]:
+    """The payloads of ids at their versions, of several sizes; some have none."""
+    made = zip(ids, versions, strict=True)
+    return [
+        None if name % 5 == 4 else {"id": int(name), "version": int(number), "text": "x" * int(7 * name % 400)}
+        for name, number in made
+    ]
+
+
 @dataclass
 class Operation:
     """A change, begun."""
@@ -179,6 +188,8 @@ def _wrong(index: Index, content: Content) -> list[str]:
     differ = np.flatnonzero((index.get(names) != wanted).any(axis=1))
     if len(differ):
         return [f"get: {len(differ)} vectors differ, the first of id {names[int(differ[0])]}"]
+    if index.stats()["payloads"] and index.payloads(names) != payloads(names, [content[name] for name in names]):
+        return ["payloads: not those of the vectors"]
     some = np.unique(np.linspace(0, len(names) - 1, 20).astype(int))
     # Everything is ordered again by the kept vectors, so that answers are exact with any encoder.
     hits = index.search(wanted[some], k=1, rerank=len(names) if index.stats()["keep_vectors"] else 0)

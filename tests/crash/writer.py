@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from acknowledged import COPY, DIM, INDEX, small_units, vectors
+from acknowledged import COPY, DIM, INDEX, payloads, small_units, vectors
 
 import lsqindex.loader
 import lsqindex.storage.engine
@@ -58,7 +58,9 @@ class Life:
         os.write(self.log, json.dumps(fields).encode() + b"\n")
 
     def new(self, ids: Any) -> Any:
-        return vectors(ids, [self.number] * len(ids))
+        """Vectors and ids, and payloads, where the index has indexed fields."""
+        versions = [self.number] * len(ids)
+        return vectors(ids, versions), ids, payloads(ids, versions) if self.index.stats()["fields"] else None
 
     def some(self, ids: Any) -> Any:
         count = min(len(ids), int(self.random.integers(1, 21)))
@@ -74,12 +76,12 @@ class Life:
         fresh = np.setdiff1d(np.arange(SMALL_IDS), self.index.ids())
         ids = self.some(fresh) if len(fresh) else fresh
         self.begin("add", ids, [])
-        self.index.add(self.new(ids), ids)
+        self.index.add(*self.new(ids))
 
     def do_upsert(self) -> None:
         ids = self.some(np.arange(SMALL_IDS))
         self.begin("upsert", ids, [])
-        self.index.add(self.new(ids), ids, upsert=True)
+        self.index.add(*self.new(ids), upsert=True)
 
     def do_delete(self) -> None:
         ids = self.some(np.arange(SMALL_IDS))
@@ -92,14 +94,14 @@ class Life:
         put = [name for name in order[:30] if name not in gone]
         self.begin("batch", put, gone)
         with self.index.batch() as batch:
-            batch.add(self.new(first), first, upsert=True)
-            batch.add(self.new(second), second, upsert=True)
+            batch.add(*self.new(first), upsert=True)
+            batch.add(*self.new(second), upsert=True)
             batch.delete(gone)
 
     def do_large(self) -> None:
         ids = self.random.permutation(np.arange(*LARGE))
         self.begin("large", ids, [])
-        self.index.add(self.new(ids), ids, upsert=True)
+        self.index.add(*self.new(ids), upsert=True)
 
     def do_clear(self) -> None:
         ids = np.arange(LARGE[0] + int(self.random.integers(0, 500)), LARGE[1])
