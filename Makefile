@@ -1,6 +1,7 @@
 # make demo       the main job on real data, from nothing
 # make test       everything CI checks: style, types, tests
 # make docs       the documentation, as a site in build/docs; warnings are errors
+# make test-hosts the suites of txtai, scikit-learn and others against their adapters, in .venv-hosts
 # make test-long  crash, damage and state-machine tests in their long form (an hour or more)
 # make sanitize   the kernel tests under AddressSanitizer and UBSan
 # make emulate    the kernel tests on arm64 (NEON), under qemu-user
@@ -8,13 +9,20 @@
 # make bench-storage    opening, adding, file size and memory of the index; half an hour
 # make bench-subset     the multi-index: the paper's finding, beside the scan and FAISS; half an hour
 # make bench-scan       queries a second beside FAISS, threads, growth, gigabytes a second; ten minutes
+# make bench-paper      every experiment of the paper's section 4
+# make bench-peers      beside FAISS, USearch, hnswlib, ScaNN, sqlite-vec and LanceDB
+# make bench-hosts      through txtai and LangChain, beside their default backends; in .venv-hosts
+# make bench-micro      kernels and storage in small; is a commit slower? make bench-micro at the one before it, then
+#                       at the commit: make bench-micro MICRO='--benchmark-compare --benchmark-compare-fail=min:10%'
 
 PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
+HOSTS = $(VENV)-hosts
 SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
 
-.PHONY: demo docs test test-long lint sanitize emulate bench-encoders bench-storage bench-scan bench-subset dist clean
+.PHONY: demo docs test test-hosts test-long lint sanitize emulate dist clean \
+  bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts bench-micro
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -36,6 +44,16 @@ lint: $(VENV)/.installed
 test: lint
 	$(PY) -m pytest
 
+# The package itself is the checkout, as $(VENV) has built it.
+$(HOSTS)/.installed: tests_hosts/requirements.txt
+	test -x $(HOSTS)/bin/python || $(PYTHON) -m venv $(HOSTS)
+	$(HOSTS)/bin/python -m pip install --quiet "$$(grep '^torch==' tests_hosts/requirements.txt)"
+	$(HOSTS)/bin/python -m pip install --quiet -r tests_hosts/requirements.txt
+	touch $@
+
+test-hosts: $(VENV)/.installed $(HOSTS)/.installed
+	$(HOSTS)/bin/python -m tests_hosts
+
 test-long: $(VENV)/.installed
 	LSQINDEX_LONG=1 $(PY) -m pytest tests/test_crash.py tests/test_durability.py tests/test_processes.py \
 	  tests/test_damage.py tests/test_index_machine.py
@@ -54,20 +72,15 @@ sanitize:
 emulate:
 	bash tests/emulate/run
 
-bench-encoders: $(VENV)/.installed
-	$(PY) -m pip install --quiet --editable '.[bench]'
-	$(PY) -m bench encoders
+bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers: bench-%: $(VENV)/.installed
+	$(PY) -m bench $*
 
-bench-storage: $(VENV)/.installed
-	$(PY) -m bench storage
+bench-hosts: $(VENV)/.installed $(HOSTS)/.installed
+	$(HOSTS)/bin/python -m bench hosts
 
-bench-scan: $(VENV)/.installed
-	$(PY) -m pip install --quiet --editable '.[bench]'
-	$(PY) -m bench scan
-
-bench-subset: $(VENV)/.installed
-	$(PY) -m pip install --quiet --editable '.[bench]'
-	$(PY) -m bench subset
+bench-micro: $(VENV)/.installed
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest bench/micro --benchmark-only --benchmark-autosave \
+	  --benchmark-storage=file://bench/results/micro $(MICRO)
 
 dist: $(VENV)/.installed
 	rm -rf dist
@@ -75,4 +88,4 @@ dist: $(VENV)/.installed
 	$(PY) -m twine check --strict dist/*
 
 clean:
-	rm -rf build dist *.egg-info cython_src/*.c lsqindex/*.so $(VENV) $(VENV)-sanitize
+	rm -rf build dist *.egg-info cython_src/*.c lsqindex/*.so $(VENV) $(VENV)-sanitize $(HOSTS)

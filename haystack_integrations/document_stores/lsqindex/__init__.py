@@ -1,0 +1,5 @@
+"""The document store of lsqindex, where Haystack looks for it."""
+
+from lsqindex.hosts.haystack import LsqDocumentStore
+
+__all__ = ["LsqDocumentStore"]

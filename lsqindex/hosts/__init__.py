@@ -1,0 +1,1 @@
+"""lsqindex inside other programs: an adapter for each host, none imported until asked for."""

@@ -1,0 +1,544 @@
+"""Haystack: an index as a document store, and the retriever that searches it by embeddings.
+
+write_documents ─▶ one transaction: embeddings, ids, and payloads, which are the documents as they were written
+retriever       ─▶ ids, distances, payloads ─▶ documents with scores
+
+A document without an embedding lies under zeros, which no search returns and no training sees. How many dimensions
+embeddings have is known when the first one comes: until then the file has one dimension, and is made anew then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from ..encoders.base import Metric
+from ..errors import (
+    DuplicateIdError,
+    IndexExistsError,
+    IndexMissingError,
+    LsqIndexError,
+    ParameterError,
+    StorageError,
+    TooFewVectorsError,
+    UnknownIdError,
+)
+from ..errors import FilterError as LsqFilterError
+from ..index import Index
+from ..settings import TRAIN_SIZE, file_path
+
+try:
+    from haystack import component, default_from_dict, default_to_dict
+    from haystack.dataclasses import Document
+    from haystack.document_stores.errors import DocumentStoreError, DuplicateDocumentError
+    from haystack.document_stores.types import DuplicatePolicy, FilterPolicy, apply_filter_policy
+    from haystack.errors import FilterError
+
+    from .haystack_documents import (
+        absent,
+        dim_of,
+        document_of,
+        meta_name,
+        payload_of,
+        unique,
+        values_of,
+        vectors_of,
+        with_meta,
+    )
+    from .haystack_filters import EMBEDDED, Filter, indexed_names, on_payloads
+except ImportError as error:
+    raise ImportError("lsqindex.hosts.haystack needs Haystack: pip install 'lsqindex[haystack]'") from error
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T = TypeVar("T")
+
+_HAS_EMBEDDING: Filter = {EMBEDDED: {"$exists": True}}
+
+#: More than any index holds: it is trained from here, when there are embeddings enough.
+_NEVER = 1 << 40
+
+
+class LsqDocumentStore:
+    """Documents, with and without embeddings, in the file ``path``.
+
+    The file is made when it is first needed, and is opened where it is there already. ``embedding_dim`` is, by default,
+    that of the first embedding. Embeddings are compared by ``metric``: "cosine", "ip" or "l2". ``fields`` are names of
+    metadata that filters ask for often. The index trains itself when there are ``train_size`` embeddings (10,000). A
+    scan's best ``rerank`` are ordered again by the kept vectors. ``options`` are those of
+    :meth:`lsqindex.Index.create`, such as ``bits=256`` and ``keep_vectors="float16"``, the default; a file that is
+    there keeps those it was made with.
+
+    Each method has a twin for coroutines, ``…_async``.
+
+    >>> import os, tempfile
+    >>> from haystack import Document
+    >>> store = LsqDocumentStore(os.path.join(tempfile.mkdtemp(), "news.lsq"))
+    >>> store.write_documents([
+    ...     Document(id="ice", content="ice on the lake", embedding=[1.0, 0.0], meta={"year": 1999}),
+    ...     Document(id="train", content="a late train", embedding=[0.0, 1.0], meta={"year": 2020}),
+    ... ])
+    2
+    >>> [document.id for document in store.embedding_retrieval([0.1, 0.9], top_k=1)]
+    ['train']
+    >>> store.filter_documents({"field": "meta.year", "operator": "<", "value": 2000})[0].content
+    'ice on the lake'
+    """
+
+    # Where users import it from, and what saved pipelines name: Haystack loads what is below haystack_integrations.
+    __module__ = "haystack_integrations.document_stores.lsqindex"
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        embedding_dim: int | None = None,
+        metric: Metric = "cosine",
+        fields: Iterable[str] = (),
+        train_size: int | None = None,
+        rerank: int = 100,
+        **options: Any,
+    ) -> None:
+        if isinstance(fields, str):
+            raise ParameterError(f"fields={fields!r}: a sequence of names is needed")
+        self.path, self.embedding_dim, self.metric = str(path), embedding_dim, metric
+        self.fields, self.train_size, self.rerank, self.options = list(fields), train_size, rerank, options
+        self._file = file_path(path)
+        self._index: Index | None = None
+        self._opening, self._changing = threading.RLock(), threading.RLock()
+        self._last = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """What it was made with; the documents stay in the file."""
+        saved: dict[str, Any] = default_to_dict(
+            self,
+            path=self.path,
+            embedding_dim=self.embedding_dim,
+            metric=self.metric,
+            fields=self.fields,
+            train_size=self.train_size,
+            rerank=self.rerank,
+            **self.options,
+        )
+        return saved
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The store that :meth:`to_dict` told of."""
+        store: Self = default_from_dict(cls, data)
+        return store
+
+    # -- changing -----------------------------------------------------------------------------
+
+    def write_documents(self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE) -> int:
+        """Store documents, as a whole or not at all; how many were written. When it returns they are on the disk.
+
+        A document whose id is there already is replaced (OVERWRITE), left as it is (SKIP), or a DuplicateDocumentError
+        (FAIL, and NONE).
+        """
+        if not isinstance(documents, Iterable) or isinstance(documents, str):
+            raise ValueError(f"documents: a list of documents is needed, got {type(documents).__name__}")
+        given = list(documents)
+        odd = next((one for one in given if not isinstance(one, Document)), None)
+        if odd is not None:
+            raise ValueError(f"documents: a list of documents is needed, got {odd!r} in it")
+        if policy == DuplicatePolicy.OVERWRITE:
+            self._write(list({document.id: document for document in given}.values()), upsert=True)
+            return len(given)
+        if policy == DuplicatePolicy.SKIP:
+            return self._write(given, skip=True)
+        return self._write(given)
+
+    def delete_documents(self, document_ids: list[str]) -> None:
+        """Delete what there is of these ids."""
+        with self._changing, self._opened() as index:
+            index.delete(document_ids)
+
+    def delete_all_documents(self, recreate_index: bool = False) -> None:
+        """Delete everything. ``recreate_index`` makes the file anew, untrained, for embeddings of any dimensions."""
+        if not recreate_index:
+            self.delete_by_filter({})
+            return
+        with self._changing, self._opened():
+            self._make_anew(self.embedding_dim, [], [])
+
+    def delete_by_filter(self, filters: dict[str, Any]) -> int:
+        """Delete what a filter lets through; how many there were."""
+        allowed = on_payloads(filters)
+        with self._changing, self._opened() as index, index.batch() as batch:
+            return batch.delete(index.ids(allowed))
+
+    def update_by_filter(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
+        """Put ``meta`` into the metadata of what a filter lets through; how many there were."""
+        allowed = on_payloads(filters)
+
+        def update(index: Index) -> int:
+            ids = index.ids(allowed)
+            payloads = [with_meta(payload, {**payload["meta"], **meta}) for payload in index.payloads(ids)]
+            index.set_payloads(ids, payloads)
+            return len(ids)
+
+        with self._changing, self._opened() as index:
+            return _again(lambda: update(index))
+
+    def _write(self, documents: list[Document], *, upsert: bool = False, skip: bool = False) -> int:
+        dim = dim_of(documents)
+        with self._changing, self._opened() as index:
+            if dim is not None and dim != index.dim:
+                index = self._with_dim(index, dim)
+            with index.batch() if skip else contextlib.nullcontext(index) as target:
+                new = absent(documents, index.ids([document.id for document in documents])) if skip else documents
+                payloads = [payload_of(document, order) for document, order in zip(new, self._orders(), strict=False)]
+                target.add(vectors_of(new, index.dim), [document.id for document in new], payloads, upsert=upsert)
+            self._train_if_due(index)
+            return len(new)
+
+    def _orders(self) -> Iterator[int]:
+        """Numbers that grow with the time; many of one moment in their order."""
+        while True:
+            self._last = max(self._last + 1, time.time_ns())
+            yield self._last
+
+    def _train_if_due(self, index: Index) -> None:
+        """Train when there are embeddings enough: the index itself would count, and learn from, zeros."""
+        size = self.train_size or TRAIN_SIZE
+        if len(index) < size or index.is_trained:
+            return
+        ids = index.ids(_HAS_EMBEDDING)
+        if len(ids) >= size:
+            # What was written is durable; if the encoder needs more, or a document has gone, the next write tries.
+            with contextlib.suppress(TooFewVectorsError, UnknownIdError):
+                index.train(index.get(ids))
+
+    # -- asking -------------------------------------------------------------------------------
+
+    def count_documents(self) -> int:
+        """How many documents there are."""
+        with self._opened() as index:
+            return len(index)
+
+    def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
+        """The documents that a filter lets through, or all, in the order in which they were written."""
+        found = sorted(self._payloads(filters), key=lambda one: one[1]["order"])
+        return [document_of(name, payload) for name, payload in found]
+
+    def embedding_retrieval(
+        self,
+        query_embedding: list[float],
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        return_embedding: bool = True,
+    ) -> list[Document]:
+        """The ``top_k`` nearest of the documents with embeddings, with scores: the higher, the nearer.
+
+        The score is the cosine, the inner product, or the negative squared distance.
+        """
+        allowed = {"$and": [_HAS_EMBEDDING, on_payloads(filters)]}
+        with self._opened() as index:
+            if len(query_embedding) != index.dim and not index.ids(_HAS_EMBEDDING):
+                return []  # no dimensions are known yet
+            found = index.search(query_embedding, top_k, rerank=self.rerank, filter=allowed, with_payloads=True)
+            assert found.payloads is not None
+            scores = 1 - found.distances if index.metric == "cosine" else -found.distances
+            hits = zip(found.ids.tolist(), found.payloads, scores.tolist(), strict=True)
+            return [document_of(*hit, embedding=return_embedding) for hit in hits if hit[0] is not None]
+
+    def count_documents_by_filter(self, filters: dict[str, Any]) -> int:
+        """How many documents a filter lets through."""
+        allowed = on_payloads(filters)
+        with self._opened() as index:
+            return len(index.ids(allowed))
+
+    def count_unique_metadata_by_filter(self, filters: dict[str, Any], metadata_fields: list[str]) -> dict[str, int]:
+        """How many different values fields of metadata have in what a filter lets through."""
+        payloads = [payload for _, payload in self._payloads(filters)]
+        return {meta_name(field): len(unique(values_of(payloads, field))) for field in metadata_fields}
+
+    def get_metadata_fields_info(self) -> dict[str, dict[str, str]]:
+        """The fields of metadata, and their types: "boolean", "int", "float" or "keyword"."""
+        return {
+            name: {"type": {bool: "boolean", int: "int", float: "float"}.get(type(value), "keyword")}
+            for _, payload in self._payloads(None)
+            for name, value in payload["meta"].items()
+            if value is not None
+        }
+
+    def get_metadata_field_min_max(self, metadata_field: str) -> dict[str, Any]:
+        """The least and the largest value, ``{"min": …, "max": …}``; None where there is none, or no order."""
+        payloads = [payload for _, payload in self._payloads(None)]
+        values = [value for value in values_of(payloads, metadata_field) if isinstance(value, int | float | str)]
+        try:
+            return {"min": min(values, default=None), "max": max(values, default=None)}
+        except TypeError:
+            return {"min": None, "max": None}
+
+    def get_metadata_field_unique_values(
+        self,
+        metadata_field: str,
+        search_term: str | None = None,
+        from_: int = 0,
+        size: int = 10,
+        filters: dict[str, Any] | None = None,
+    ) -> tuple[list[Any], int]:
+        """``size`` of the different values of a field, from number ``from_`` on, and how many there are in all.
+
+        Only values with ``search_term`` in them, whatever its case, of documents that ``filters`` let through.
+        """
+        values = unique(values_of([payload for _, payload in self._payloads(filters)], metadata_field))
+        wanted = [value for value in values if (search_term or "").lower() in str(value).lower()]
+        wanted.sort(key=lambda value: (str(value), type(value).__name__))
+        return wanted[from_ : from_ + size], len(wanted)
+
+    def _payloads(self, filters: dict[str, Any] | None) -> list[tuple[str, dict[str, Any]]]:
+        """Ids and payloads of what a filter lets through."""
+        allowed = on_payloads(filters)
+        with self._opened() as index:
+            return _again(lambda: _payloads(index, allowed))
+
+    # -- the same, awaited --------------------------------------------------------------------
+
+    async def write_documents_async(
+        self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
+    ) -> int:
+        """As :meth:`write_documents`."""
+        return await asyncio.to_thread(self.write_documents, documents, policy)
+
+    async def delete_documents_async(self, document_ids: list[str]) -> None:
+        """As :meth:`delete_documents`."""
+        await asyncio.to_thread(self.delete_documents, document_ids)
+
+    async def delete_all_documents_async(self, recreate_index: bool = False) -> None:
+        """As :meth:`delete_all_documents`."""
+        await asyncio.to_thread(self.delete_all_documents, recreate_index)
+
+    async def delete_by_filter_async(self, filters: dict[str, Any]) -> int:
+        """As :meth:`delete_by_filter`."""
+        return await asyncio.to_thread(self.delete_by_filter, filters)
+
+    async def update_by_filter_async(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
+        """As :meth:`update_by_filter`."""
+        return await asyncio.to_thread(self.update_by_filter, filters, meta)
+
+    async def count_documents_async(self) -> int:
+        """As :meth:`count_documents`."""
+        return await asyncio.to_thread(self.count_documents)
+
+    async def filter_documents_async(self, filters: dict[str, Any] | None = None) -> list[Document]:
+        """As :meth:`filter_documents`."""
+        return await asyncio.to_thread(self.filter_documents, filters)
+
+    async def embedding_retrieval_async(
+        self,
+        query_embedding: list[float],
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        return_embedding: bool = True,
+    ) -> list[Document]:
+        """As :meth:`embedding_retrieval`."""
+        return await asyncio.to_thread(self.embedding_retrieval, query_embedding, filters, top_k, return_embedding)
+
+    async def count_documents_by_filter_async(self, filters: dict[str, Any]) -> int:
+        """As :meth:`count_documents_by_filter`."""
+        return await asyncio.to_thread(self.count_documents_by_filter, filters)
+
+    async def count_unique_metadata_by_filter_async(
+        self, filters: dict[str, Any], metadata_fields: list[str]
+    ) -> dict[str, int]:
+        """As :meth:`count_unique_metadata_by_filter`."""
+        return await asyncio.to_thread(self.count_unique_metadata_by_filter, filters, metadata_fields)
+
+    async def get_metadata_fields_info_async(self) -> dict[str, dict[str, str]]:
+        """As :meth:`get_metadata_fields_info`."""
+        return await asyncio.to_thread(self.get_metadata_fields_info)
+
+    async def get_metadata_field_min_max_async(self, metadata_field: str) -> dict[str, Any]:
+        """As :meth:`get_metadata_field_min_max`."""
+        return await asyncio.to_thread(self.get_metadata_field_min_max, metadata_field)
+
+    async def get_metadata_field_unique_values_async(
+        self,
+        metadata_field: str,
+        search_term: str | None = None,
+        from_: int = 0,
+        size: int = 10,
+        filters: dict[str, Any] | None = None,
+    ) -> tuple[list[Any], int]:
+        """As :meth:`get_metadata_field_unique_values`."""
+        ask = self.get_metadata_field_unique_values
+        return await asyncio.to_thread(ask, metadata_field, search_term, from_, size, filters)
+
+    # -- the file -----------------------------------------------------------------------------
+
+    @property
+    def index(self) -> Index:
+        """The index behind, with statistics, training and all else."""
+        with self._opened() as index:
+            return index
+
+    def close(self) -> None:
+        """Close the file; it is opened again when it is needed."""
+        with self._opening:
+            if self._index is not None:
+                self._index.close()
+            self._index = None
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Index]:
+        """The index; its errors are Haystack's."""
+        try:
+            yield self._open()
+        except DuplicateIdError as error:
+            raise DuplicateDocumentError(str(error)) from error
+        except LsqFilterError as error:
+            raise FilterError(str(error)) from error
+        except LsqIndexError as error:
+            raise DocumentStoreError(str(error)) from error
+
+    def _open(self) -> Index:
+        with self._opening:
+            if self._index is not None:
+                try:
+                    len(self._index)
+                    return self._index
+                except (StorageError, IndexMissingError):
+                    self._index = None  # another has made it anew, or removed it
+            try:
+                self._index = self._open_file()
+            except IndexMissingError:
+                try:
+                    self._index = Index.create(self._file, **self._making(self.embedding_dim))
+                except IndexExistsError:
+                    self._index = self._open_file()  # another process was faster
+            return self._index
+
+    def _open_file(self) -> Index:
+        index = Index.open(self._file)
+        complaint = ""
+        if EMBEDDED not in index.stats()["fields"]:
+            complaint = "is an index, and not one of documents"
+        elif index.metric != self.metric:
+            complaint = f"its metric is {index.metric!r}, and metric={self.metric!r} was asked for"
+        if complaint:
+            index.close()
+            raise ParameterError(f"{self.path}: {complaint}; give another path")
+        return index
+
+    def _making(self, dim: int | None) -> dict[str, Any]:
+        """What an index of documents is made with; as long as dimensions are unknown, the simplest of one dimension."""
+        names = [name for field in self.fields for name in indexed_names(field)]
+        options = {"encoder": "flat"} if dim is None else {"keep_vectors": "float16", **self.options}
+        given = {"dim": dim or 1, "metric": self.metric, "ids": "str", "fields": [EMBEDDED, *names]}
+        return {**options, **given, "train_size": _NEVER}
+
+    def _with_dim(self, index: Index, dim: int) -> Index:
+        """The index, for embeddings of other dimensions than it has: possible as long as it has none."""
+        needed = index.dim if index.ids(_HAS_EMBEDDING) else self.embedding_dim or dim
+        if dim != needed:
+            raise DocumentStoreError(
+                f"embedding: {dim} numbers, and {needed} are needed, as all documents must be embedded by one model; "
+                "delete_all_documents(recreate_index=True) begins anew"
+            )
+        found = _again(lambda: _payloads(index, None))
+        return self._make_anew(dim, [name for name, _ in found], [payload for _, payload in found])
+
+    def _make_anew(self, dim: int | None, ids: list[str], payloads: list[dict[str, Any]]) -> Index:
+        """Put a new index into the place of the old one, with documents that have no embeddings."""
+        new = Index(**self._making(dim))
+        new.add(np.zeros((len(ids), new.dim), np.float32), ids, payloads)
+        new.save(self._file)
+        with self._opening:
+            self._index = new
+        return new
+
+
+@component
+class LsqEmbeddingRetriever:
+    """The documents of a :class:`LsqDocumentStore` whose embeddings are nearest to a query's.
+
+    ``filters`` and ``top_k`` hold unless a run has its own; ``filter_policy`` tells whether a run's filters replace
+    these or are added to them. Documents come without their embeddings, unless ``return_embedding``.
+
+    >>> import os, tempfile
+    >>> from haystack import Document
+    >>> from haystack_integrations.document_stores.lsqindex import LsqDocumentStore
+    >>> store = LsqDocumentStore(os.path.join(tempfile.mkdtemp(), "news.lsq"))
+    >>> store.write_documents([Document(content="a late train", embedding=[0.0, 1.0])])
+    1
+    >>> LsqEmbeddingRetriever(store, top_k=3).run(query_embedding=[0.0, 1.0])["documents"][0].content
+    'a late train'
+    """
+
+    __module__ = "haystack_integrations.components.retrievers.lsqindex"
+
+    def __init__(
+        self,
+        document_store: LsqDocumentStore,
+        *,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
+        return_embedding: bool = False,
+    ) -> None:
+        if not isinstance(document_store, LsqDocumentStore):
+            raise TypeError(f"document_store: an LsqDocumentStore is needed, got {type(document_store).__name__}")
+        if top_k <= 0:
+            raise ValueError(f"top_k={top_k}: must be greater than 0")
+        policy = filter_policy if isinstance(filter_policy, FilterPolicy) else FilterPolicy.from_str(filter_policy)
+        self.document_store, self.filters, self.top_k = document_store, filters, top_k
+        self.filter_policy, self.return_embedding = policy, return_embedding
+        component.set_output_types(self, documents=list[Document])
+
+    def to_dict(self) -> dict[str, Any]:
+        """What it was made with."""
+        saved: dict[str, Any] = default_to_dict(
+            self,
+            document_store=self.document_store,
+            filters=self.filters,
+            top_k=self.top_k,
+            filter_policy=self.filter_policy.value,
+            return_embedding=self.return_embedding,
+        )
+        return saved
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The retriever that :meth:`to_dict` told of."""
+        retriever: Self = default_from_dict(cls, data)
+        return retriever
+
+    def run(
+        self, query_embedding: list[float], filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The nearest ``documents``, the nearest first."""
+        return {"documents": self.document_store.embedding_retrieval(*self._asked(query_embedding, filters, top_k))}
+
+    async def run_async(
+        self, query_embedding: list[float], filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """As :meth:`run`."""
+        asked = self._asked(query_embedding, filters, top_k)
+        return {"documents": await self.document_store.embedding_retrieval_async(*asked)}
+
+    def _asked(self, query_embedding: list[float], filters: dict[str, Any] | None, top_k: int | None) -> Any:
+        applied = apply_filter_policy(self.filter_policy, self.filters, filters)
+        return query_embedding, applied, self.top_k if top_k is None else top_k, self.return_embedding
+
+
+def _payloads(index: Index, allowed: Filter | None) -> list[tuple[str, dict[str, Any]]]:
+    ids = index.ids(allowed)
+    return list(zip(ids, index.payloads(ids), strict=True))
+
+
+def _again(action: Callable[[], T]) -> T:
+    """Do what finds ids, and then asks for them; again, where another has deleted one meanwhile."""
+    while True:
+        with contextlib.suppress(UnknownIdError):
+            return action()

@@ -1,0 +1,154 @@
+"""txtai: an index as the vector backend of ``Embeddings``.
+
+    index()        ─▶ an index in memory
+    save(path)     ─▶ it is the file `path` from now on; append and delete are on the disk when they return
+    save(another)  ─▶ a copy there; the file stays the one in use
+    load(path)     ─▶ the file, mapped: nothing is read until a search needs it
+
+txtai writes its own parts (configuration, ids, content) at ``save`` alone. ``config["offset"]`` is the first id that
+they do not know: vectors from there on were added and never saved. They are not found, and the next ``append`` replaces
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import ClosedError, IndexExistsError, ParameterError, VectorError
+from ..index import Index
+
+try:
+    from txtai.ann import ANN
+except ImportError as error:
+    raise ImportError("lsqindex.hosts.txtai needs txtai: pip install 'lsqindex[txtai]'") from error
+
+Vectors = NDArray[np.float32]
+Result = TypeVar("Result")
+
+#: Settings of a search; all others are those of :meth:`Index.create`.
+_SEARCH = ("strategy", "distance", "rerank", "probes", "candidates", "progressive", "threads")
+
+#: Whoever comes from a flat index expects nearly exact answers: by kept vectors, of enough candidates.
+_MAKING = {"metric": "cosine", "keep_vectors": "float16"}
+_SEARCHING = {"rerank": 100}
+
+
+class LsqANN(ANN):
+    """``Embeddings(backend="lsqindex.hosts.txtai.LsqANN")``.
+
+    Settings stand under the backend's name: those of :meth:`Index.create` but for ``dim`` and ``ids`` (by default
+    ``metric="cosine"``, ``keep_vectors="float16"``), and those of :meth:`Index.search` but for ``k`` and ``filter`` (by
+    default ``rerank=100``).
+
+    >>> import numpy as np
+    >>> name = "lsqindex.hosts.txtai.LsqANN"
+    >>> ann = LsqANN({"backend": name, name: {"encoder": "lsq", "bits": 128}})
+    >>> ann.index(np.eye(4, dtype=np.float32))
+    >>> ann.search(np.eye(4, dtype=np.float32)[2:3], 1)
+    [[(2, 1.0)]]
+    """
+
+    config: dict[str, Any]
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config)
+        self.backend: Index | None = None
+        #: Ids that were added and never saved, by whoever had the file before; None: not looked for yet.
+        self._unsaved: NDArray[np.int64] | None = None
+
+    def index(self, embeddings: ArrayLike) -> None:
+        """A new index of these vectors, in memory until :meth:`save`; their ids are 0, 1, 2, …"""
+        quantize = self.config.get("quantize")
+        if isinstance(quantize, int) and not isinstance(quantize, bool):
+            raise ParameterError(f"quantize={quantize}: this backend takes vectors as they are; its bits compress them")
+        vectors = np.asarray(embeddings)
+        making = {**_MAKING, **{name: value for name, value in self._settings().items() if name not in _SEARCH}}
+        index = Index(vectors.shape[1], **making)
+        _finite(index.add, vectors)
+        self._use(index)
+        self.config["offset"] = len(vectors)
+        self.metadata(making)
+
+    def append(self, embeddings: ArrayLike) -> None:
+        """Add vectors under the ids that follow."""
+        vectors, first = np.asarray(embeddings), self.config["offset"]
+        if len(unsaved := self._find_unsaved()):
+            self._open().delete(unsaved)
+            self._unsaved = unsaved[:0]
+        ids = np.arange(first, first + len(vectors))
+        _finite(lambda vectors: self._open().add(vectors, ids), vectors)
+        self.config["offset"] = first + len(vectors)
+        self.metadata()
+
+    def delete(self, ids: Any) -> None:
+        """Delete what there is of ``ids``."""
+        self._open().delete(ids)
+
+    def search(self, queries: ArrayLike, limit: int) -> list[list[tuple[int, float]]]:
+        """(id, score) of the nearest, for each query; the higher the score, the nearer."""
+        index = self._open()
+        asked = {**_SEARCHING, **{name: value for name, value in self._settings().items() if name in _SEARCH}}
+        ids, distances = _finite(lambda queries: index.search(queries, limit, **asked), np.asarray(queries))
+        scores = 1 - distances if index.metric == "cosine" else -distances
+        found = (ids >= 0) & (ids < self.config["offset"])
+        return [
+            list(zip(names[there].tolist(), values[there].tolist(), strict=True))
+            for names, values, there in zip(ids, scores, found, strict=True)
+        ]
+
+    def count(self) -> int:
+        """How many vectors there are."""
+        return len(self._open()) - len(self._find_unsaved())
+
+    def save(self, path: str) -> None:
+        """Everything is in the file ``path`` when this returns; whatever was there is replaced."""
+        index = self._open()
+        try:
+            index.save(path)
+        except IndexExistsError:
+            Path(path).unlink()  # the file of another backend
+            index.save(path)
+
+    def load(self, path: str) -> None:
+        """Open the file ``path``."""
+        self._use(Index.open(path))
+        self._unsaved = None
+        if "offset" not in self.config:
+            self.config["offset"] = int(self._open().ids().max(initial=-1)) + 1
+
+    def close(self) -> None:
+        """Close the index; what is in memory is gone."""
+        if self.backend is not None:
+            self.backend.close()
+        super().close()
+
+    def _use(self, index: Index) -> None:
+        self.close()
+        self.backend, self._unsaved = index, np.empty(0, np.int64)
+
+    def _open(self) -> Index:
+        if self.backend is None:
+            raise ClosedError("there is no index; index(vectors) makes one, load(path) opens one")
+        return self.backend
+
+    def _find_unsaved(self) -> NDArray[np.int64]:
+        if self._unsaved is None:
+            ids = self._open().ids()
+            self._unsaved = ids[ids >= self.config["offset"]]
+        return self._unsaved
+
+    def _settings(self) -> dict[str, Any]:
+        return self.config.get(self.config["backend"]) or {}
+
+
+def _finite(act: Callable[[Vectors], Result], vectors: Vectors) -> Result:
+    """Act on the vectors, with zeros in the place of NaN: txtai divides by a vector's length, also where that is 0."""
+    try:
+        return act(vectors)
+    except VectorError:
+        return act(np.nan_to_num(vectors))

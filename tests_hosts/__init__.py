@@ -1,0 +1,1 @@
+"""The suites of hosts, run against their adapters: ``make test-hosts``."""
