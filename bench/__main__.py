@@ -1,4 +1,7 @@
-"""``python -m bench <benchmark>``: every benchmark is a module here with ``run(arguments)``."""
+"""``python -m bench <benchmark>``: every benchmark is a module here with ``run(arguments)``.
+
+Options of its own it adds in ``add_arguments(parser)``; they come last and may replace common ones.
+"""
 
 from __future__ import annotations
 
@@ -7,43 +10,63 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from . import THREAD_VARIABLES
 from .errors import UserError
 
 BENCHMARKS = {
-    "encoders": "recall, distortion, the paper's figures, speed and kernels of the encoders",
+    "encoders": "recall, distortion, speed and kernels of the encoders",
     "storage": "opening, adding, file size and memory of the persistent index",
     "subset": "the multi-index: the paper's finding, queries a second beside the scan and FAISS, growth, size",
     "scan": "queries a second of the scan beside FAISS, threads, growth and gigabytes a second",
+    "paper": "every experiment of the paper's section 4, and what of its claims holds",
+    "peers": "recall, queries a second, size, opening and changes, beside FAISS and other libraries and databases",
+    "hosts": "adding and searching through txtai and LangChain, beside their default backends (in .venv-hosts)",
+}
+OTHERS = {
+    "pages": "measures nothing: writes the pages of the results that are there again",
     "figure": "measures nothing: draws docs/pictures/recall.svg from docs/results",
 }
+ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench")
-    commands = parser.add_subparsers(dest="benchmark", required=True)
-    for name, text in BENCHMARKS.items():
-        command = commands.add_parser(name, help=text, description=text)
-        if name == "figure":
-            pictures = Path(__file__).parents[1] / "docs" / "pictures"
-            command.add_argument("--out", type=Path, default=pictures, help="where the picture goes")
-            continue
-        command.add_argument("--quick", action="store_true", help="a small data set, under a minute")
-        command.add_argument("--section", metavar="A,B", help="only these sections")
-        command.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="where results go")
-        command.add_argument("--fresh", action="store_true", help="measure again what an earlier run has measured")
-        if name in ("storage", "scan", "subset"):
-            command.add_argument("--work", type=Path, help="keep filled indexes here (else: gone after the run)")
-    arguments = parser.parse_args()
-    # One thread each, for a fair comparison.
+    # One thread each, for a fair comparison; before anything is imported that reads it.
     for variable in THREAD_VARIABLES:
         os.environ[variable] = "1"
-    module = importlib.import_module(f"bench.{arguments.benchmark}")
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    module = importlib.import_module(f"bench.{asked}") if asked in (*BENCHMARKS, *OTHERS) else None
+    arguments = _parser(asked, module).parse_args()
+    assert module is not None
     try:
         module.run(arguments)
     except UserError as error:
         sys.exit(f"bench: {error}")
+
+
+def _parser(asked: str, module: ModuleType | None) -> argparse.ArgumentParser:
+    """All commands by name, and the options of the one that is asked for: others are not even imported."""
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    commands = parser.add_subparsers(dest="benchmark", required=True, metavar="benchmark")
+    for name, text in {**BENCHMARKS, **OTHERS}.items():
+        command = commands.add_parser(name, help=text, description=text, conflict_handler="resolve")
+        if name in BENCHMARKS:
+            _add_common(command)
+        else:
+            folder = ROOT / "docs" / ("pictures" if name == "figure" else "results")
+            command.add_argument("--out", type=Path, default=folder, help="where it goes")
+        if module is not None and name == asked and hasattr(module, "add_arguments"):
+            module.add_arguments(command)
+    return parser
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--quick", action="store_true", help="a small data set, under two minutes")
+    command.add_argument("--section", metavar="A,B", help="only these sections")
+    command.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="where results go")
+    command.add_argument("--fresh", action="store_true", help="measure again what an earlier run has measured")
+    command.add_argument("--pictures", action="store_true", help="each plot also as SVG and PNG")
 
 
 if __name__ == "__main__":

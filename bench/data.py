@@ -1,6 +1,7 @@
 """The data sets: base vectors, queries, vectors to learn from, and the exact neighbours.
 
-Files are looked for in the directory that the environment variable ``LSQINDEX_DATA`` names.
+Files are looked for in the directory that the environment variable ``LSQINDEX_DATA`` names. A path is a data set, too:
+see :mod:`bench.data_files`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from numpy.typing import NDArray
 
 from lsqindex.encoders.base import Metric
 
+from . import data_files
+from .data_files import Vectors as Vectors
 from .errors import UserError
 from .nearest import nearest
-
-Vectors = NDArray[np.float32]
 
 SEED = 0
 QUERIES = 1_000
@@ -44,6 +45,16 @@ class Dataset:
     learn: Vectors
     #: The class of each base vector, where classes are known.
     labels: NDArray[np.uint8] | None = None
+    #: The base rows that are learned from; None: ``learn`` is apart from the base.
+    learned: NDArray[np.int64] | None = None
+    #: The class of each vector to learn from, where classes are known.
+    learn_labels: NDArray[np.uint8] | None = None
+
+    @property
+    def unseen(self) -> NDArray[np.int64]:
+        """The base rows that are not learned from."""
+        rows = np.arange(len(self.base))
+        return rows if self.learned is None else np.delete(rows, self.learned)
 
     @cached_property
     def truth(self) -> NDArray[np.int64]:
@@ -59,14 +70,26 @@ class Dataset:
 
 
 @lru_cache(maxsize=1)
-def load(name: str) -> Dataset:
-    """The data set of that name; the last one stays in memory."""
-    return _SOURCES[name].load()
+def load(name: str, seed: int = SEED, learn: int = LEARN) -> Dataset:
+    """The data set of that name or path; the last one stays in memory.
+
+    ``seed`` draws the vectors to learn from, ``learn`` at most; of CIFAR-10 the whole split, in the paper's sizes.
+    """
+    return _source(name).load(seed, learn)
+
+
+def short_name(name: str) -> str:
+    """What a data set is called in results: its name, or that of its file without folder and ending.
+
+    >>> short_name("digits"), short_name("some/where/glove-25-angular.hdf5")
+    ('digits', 'glove-25-angular')
+    """
+    return name if name in _SOURCES else Path(name).stem
 
 
 def require(names: Iterable[str]) -> None:
     """UserError unless all these data sets can be loaded: better now than after an hour."""
-    complaints = [f"{name}: {text}" for name in sorted(set(names)) if (text := _SOURCES[name].lacks())]
+    complaints = [f"{name}: {text}" for name in sorted(set(names)) if (text := _source(name).lacks())]
     if complaints:
         raise UserError(
             "data are missing (or use --quick, which needs scikit-learn only):\n  " + "\n  ".join(complaints)
@@ -77,7 +100,7 @@ def require(names: Iterable[str]) -> None:
 class _Source:
     """Where a data set comes from: files of the data directory, or a package."""
 
-    load: Callable[[], Dataset]
+    load: Callable[[int, int], Dataset]
     files: tuple[str, ...] = ()
     package: str = ""
     origin: str = ""
@@ -96,11 +119,29 @@ def _path(file: str) -> Path:
     return Path(os.environ["LSQINDEX_DATA"]) / file
 
 
-def _fashion_mnist() -> Dataset:
+def _source(name: str) -> _Source:
+    if name in _SOURCES:
+        return _SOURCES[name]
+    path = Path(name)
+    if not path.is_file():
+        raise UserError(f"{name}: neither a file nor one of {', '.join(_SOURCES)}")
+    return _Source(lambda seed, learn: _of_file(path.stem, path, seed, learn))
+
+
+def _of_file(name: str, path: Path, seed: int, learn: int) -> Dataset:
+    found = data_files.read(path)
+    if found.metric == "cosine":
+        found = found.changed(normalized)
+    if found.learn is None:
+        return _learning_from_base(name, found.metric, found.base, found.queries, None, seed, learn)
+    return Dataset(name, found.metric, found.base, found.queries, found.learn[_sample(len(found.learn), seed, learn)])
+
+
+def _fashion_mnist(seed: int, learn: int) -> Dataset:
     base, test = (_idx_images(file) for file in _FASHION_FILES)
     with gzip.open(_path(_FASHION_LABELS)) as stream:
         labels = np.frombuffer(stream.read(), np.uint8, offset=8)
-    return Dataset("fashion-mnist", "l2", base, test[_QUERY_ROWS], _sample(base), labels)
+    return _learning_from_base("fashion-mnist", "l2", base, test[_QUERY_ROWS], labels, seed, learn)
 
 
 def _idx_images(file: str) -> Vectors:
@@ -110,32 +151,52 @@ def _idx_images(file: str) -> Vectors:
     return np.frombuffer(content, np.uint8, offset=16).reshape(count, height * width).astype(np.float32)
 
 
-def _minilm_wordnet() -> Dataset:
+def _minilm_wordnet(seed: int, learn: int) -> Dataset:
     vectors = normalized(np.load(_path(_MINILM_FILE)).astype(np.float32))
     base, rest = vectors[:-2000], vectors[-2000:]
-    return Dataset("minilm-wordnet", "cosine", base, rest[_QUERY_ROWS], _sample(base))
+    return _learning_from_base("minilm-wordnet", "cosine", base, rest[_QUERY_ROWS], None, seed, learn)
 
 
-def _cifar_10() -> Dataset:
+def _cifar_10(seed: int, learn: int) -> Dataset:
     """The paper's protocol: 20,000 to learn from, 500 queries, the rest is base; centred, unit length."""
+    del learn
     records = np.concatenate([np.fromfile(_path(file), np.uint8).reshape(-1, 3073) for file in _CIFAR_FILES])
-    order = np.random.default_rng(SEED).permutation(len(records))
-    learn, queries, base = (records[part, 1:].astype(np.float32) for part in np.split(order, [20_000, 20_500]))
-    mean = learn.mean(axis=0, dtype=np.float64).astype(np.float32)
-    return Dataset("cifar-10", "l2", normalized(base - mean), normalized(queries - mean), normalized(learn - mean))
+    parts = np.split(np.random.default_rng(seed).permutation(len(records)), [20_000, 20_500])
+    learned, queries, base = (records[part, 1:].astype(np.float32) for part in parts)
+    mean = learned.mean(axis=0, dtype=np.float64).astype(np.float32)
+    learned, queries, base = (normalized(vectors - mean) for vectors in (learned, queries, base))
+    labels = records[:, 0]
+    return Dataset("cifar-10", "l2", base, queries, learned, labels[parts[2]], learn_labels=labels[parts[0]])
 
 
-def _digits() -> Dataset:
+def _digits(seed: int, learn: int) -> Dataset:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     vectors = digits.data.astype(np.float32)
-    base = vectors[:-200]
-    return Dataset("digits", "l2", base, vectors[-200:], base, digits.target[:-200].astype(np.uint8))
+    labels = digits.target[:-200].astype(np.uint8)
+    return _learning_from_base("digits", "l2", vectors[:-200], vectors[-200:], labels, seed, learn)
 
 
-def _sample(base: Vectors) -> Vectors:
-    return base[np.sort(np.random.default_rng(SEED).choice(len(base), LEARN, replace=False))]
+def _learning_from_base(
+    name: str,
+    metric: Metric,
+    base: Vectors,
+    queries: Vectors,
+    labels: NDArray[np.uint8] | None,
+    seed: int,
+    learn: int,
+) -> Dataset:
+    """A data set without vectors of its own to learn from: a sample of the base."""
+    rows = _sample(len(base), seed, learn)
+    return Dataset(name, metric, base, queries, base[rows], labels, rows, None if labels is None else labels[rows])
+
+
+def _sample(count: int, seed: int, size: int) -> NDArray[np.int64]:
+    """``size`` rows of ``count``, or all of them."""
+    if size >= count:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, size, replace=False))
 
 
 def normalized(vectors: Vectors) -> Vectors:
@@ -147,6 +208,13 @@ _FASHION_FILES = ("fashion-mnist/train-images-idx3-ubyte.gz", "fashion-mnist/t10
 _FASHION_LABELS = "fashion-mnist/train-labels-idx1-ubyte.gz"
 _MINILM_FILE = "minilm-wordnet.f16.npy"
 _CIFAR_FILES = tuple(f"cifar-10-batches-bin/{n}.bin" for n in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"])
+_GIST_FILES = tuple(f"gist/gist_{part}.fvecs" for part in ("base", "query", "learn"))
+_IMAGENET_FILES = tuple(f"imagenet/imagenet_{part}.npy" for part in ("base", "query", "learn"))
+
+
+def _in_files(name: str, file: str) -> Callable[[int, int], Dataset]:
+    return lambda seed, learn: _of_file(name, _path(file), seed, learn)
+
 
 _SOURCES = {
     "fashion-mnist": _Source(
@@ -156,5 +224,11 @@ _SOURCES = {
         _minilm_wordnet, (_MINILM_FILE,), origin="MiniLM embeddings of WordNet glosses, float16, 117,033 x 384"
     ),
     "cifar-10": _Source(_cifar_10, _CIFAR_FILES, origin="CIFAR-10, binary version"),
+    "gist1m": _Source(_in_files("gist1m", "gist/gist_base.fvecs"), _GIST_FILES, origin="GIST1M, the publisher's files"),
+    "imagenet": _Source(
+        _in_files("imagenet", "imagenet/imagenet_base.npy"),
+        _IMAGENET_FILES,
+        origin="features of ILSVRC2012, float arrays",
+    ),
     "digits": _Source(_digits, package="sklearn", origin="scikit-learn"),
 }

@@ -1,15 +1,14 @@
-"""The encoders against FAISS, against the rate–distortion bound, and against the paper; one thread each.
+"""The encoders against FAISS and against the rate–distortion bound; one thread each.
 
-A section is a function that measures row after row. Rows already in the result file are kept, so
-an interrupted run goes on where it was.
+Sections: recall, distortion, speed, kernels. What the rows say: ``verdicts.py``.
 """
 
 from __future__ import annotations
 
-import argparse
+import re
 import statistics
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from lsqindex import _kernels
@@ -17,11 +16,50 @@ from lsqindex.encoders import Encoder, make_encoder
 from lsqindex.encoders.base import Distance
 
 from . import data, faiss_systems, kernels, verdicts
+from .benchmark import Benchmark, Section
 from .faiss_systems import FaissIndex
-from .measure import rank, recall10_at_10, recall_curve
+from .measure import rank, recall10_at_10
+from .page import Curve, Plot
 from .rate_distortion import gaussian_bound, relative_error
-from .report import Rows, machine_facts, table
-from .runner import Plan, Run, chosen_sections, timed
+from .report import Rows, machine_facts
+from .runner import Question, Sheet, ask, timed
+from .verdicts import Verdict
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured on which data."""
+
+    #: The name of the result files.
+    name: str
+    #: What a reader of the results should know first.
+    remark: str
+    #: Data sets of the sections recall and distortion.
+    data: tuple[str, ...]
+    #: Rivals of FAISS for each budget of bits; the first budget is the main one.
+    faiss: Mapping[int, tuple[str, ...]]
+    #: The data set of the section speed.
+    speed: str
+
+    @property
+    def bits(self) -> int:
+        """The main budget of bits."""
+        return next(iter(self.faiss))
+
+    @property
+    def opq(self) -> str:
+        """The OPQ that speed is compared with: the first rival at the main budget."""
+        return self.faiss[self.bits][0]
+
+
+@dataclass
+class Run(Sheet):
+    """One run of the benchmark."""
+
+    plan: Plan = field(kw_only=True)
+    #: FAISS indexes trained so far, by data and system.
+    indexes: dict[tuple[str, str], FaissIndex] = field(default_factory=dict)
+
 
 FULL = Plan(
     name="encoders",
@@ -32,7 +70,6 @@ FULL = Plan(
         128: ("OPQ16x8", "OPQ32x4", "PQ16x8"),
         512: ("OPQ64x8", "PQ64x8"),
     },
-    paper="cifar-10",
     speed="minilm-wordnet",
 )
 QUICK = Plan(
@@ -40,7 +77,6 @@ QUICK = Plan(
     remark="A smoke test: does everything run? The bars are meant for the full benchmark.",
     data=("digits",),
     faiss={64: ("OPQ16x4", "PQ16x4", "ITQ64"), 32: ("OPQ8x4", "PQ8x4")},
-    paper="digits",
     speed="digits",
 )
 
@@ -69,29 +105,51 @@ def others(bits: int) -> list[Other]:
     ]
 
 
-PAPER_FIELD_BITS = (4, 5, 8)
 SPEED_REPEATS = 3
 
 # -- recall: asymmetric, at equal bytes a row -----------------------------------------------------
 
 
-def recall(run: Run) -> None:
+def recall(run: Run) -> Iterator[Question]:
     for name in run.plan.data:
         for bits, systems in run.plan.faiss.items():
             for other in (Other("lsq", "lsq", {"bits": bits}, ""), *(others(bits) if bits == run.plan.bits else ())):
                 encoder = make_encoder(other.name, **other.parameters)
-                arguments = encoder, name, bits, other.distance
-                run.row("recall", name, other.label, {**encoder.config, "bits": bits}, _recall_of_encoder, *arguments)
+                parameters = {**encoder.config, "bits": bits}
+                yield ask(name, other.label, parameters, _recall_of_encoder, encoder, name, bits, other.distance)
             for system in systems if faiss_systems.AVAILABLE else ():
-                run.row("recall", name, f"faiss {system}", {"bits": bits}, _recall_of_faiss, run, system, name, bits)
-            print(verdicts.bar_table([verdicts.recall_verdict(run.rows, name, bits, run.plan.bits)]))
+                yield ask(name, f"faiss {system}", {"bits": bits}, _recall_of_faiss, run, system, name, bits)
 
 
-def _parity(plan: Plan, rows: Rows) -> list[verdicts.Verdict]:
-    """Our versions of known methods against FAISS's, where both are measured."""
+def _recall_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
+    """Against the best of FAISS; then our versions of known methods against FAISS's, where both are measured."""
+    for name in plan.data:
+        yield from (verdicts.recall_verdict(rows, name, bits, plan.bits) for bits in plan.faiss)
     pairs = [(name, other) for name in plan.data for other in others(plan.bits) if other.rival]
     found = (verdicts.parity_verdict(rows, name, other.label, other.rival, plan.bits) for name, other in pairs)
-    return [verdict for verdict in found if verdict is not None]
+    yield from (verdict for verdict in found if verdict is not None)
+
+
+def _recall_plots(rows: Rows) -> Iterator[Plot]:
+    """recall10@10 against bits, a plot for each data set, of what was measured at several budgets."""
+    found = rows.of("recall")
+    for name in dict.fromkeys(row.data for row in found):
+        points: dict[str, list[tuple[int, float]]] = {}
+        for row in found:
+            if row.data == name:
+                points.setdefault(_method(row.system), []).append((row["bits"], row["recall10@10"]))
+        ordered = sorted(points, key=lambda method: (method != "lsq", -len(points[method])))
+        curves = [Curve.through(method, points[method]) for method in ordered if len(points[method]) > 1]
+        yield Plot(f"recall-{name}", f"recall10@10, {name}", "bits a vector", "recall10@10", curves, log_x=True)
+
+
+def _method(system: str) -> str:
+    """A name for the same method at all budgets.
+
+    >>> _method("faiss OPQ32x8"), _method("faiss ITQ256"), _method("pq x4")
+    ('faiss OPQ x8', 'faiss ITQ', 'pq x4')
+    """
+    return re.sub(r"(?<=[A-Z])\d+(x\d)?", lambda fields: f" {fields[1]}" if fields[1] else "", system)
 
 
 def _recall_of_encoder(encoder: Encoder, name: str, bits: int, distance: Distance) -> dict[str, Any]:
@@ -121,19 +179,21 @@ def _recall_values(code_size: int, bits: int, recall10: float, train: float, rat
 # -- distortion: the reconstruction error against the Gaussian bound ------------------------------
 
 
-def distortion(run: Run) -> None:
+def distortion(run: Run) -> Iterator[Question]:
     bits, opq = run.plan.bits, run.plan.opq
     for name in run.plan.data:
-        run.row("distortion", name, "bound", {"bits": bits}, _bound, name, bits)
+        yield ask(name, "bound", {"bits": bits}, _bound, name, bits)
         lsq = [make_encoder("lsq", bits=bits, scalar=None, **refine) for refine in ({}, {"refine": 512})]
         for encoder in (*lsq, *(make_encoder(other, bits=bits) for other in ("ckmeans", "pq", "itq"))):
-            run.row("distortion", name, encoder.name, encoder.config, _distortion_of_encoder, run, encoder, name)
-        key = ("distortion", name, f"faiss {opq}", {"bits": bits, "trained on": "learn"})
-        if (name, opq) in run.indexes or run.rows.find(*key):
-            run.row(*key, _distortion_of_faiss, run, opq, name)
-        else:
-            print(f"distortion  {name}  faiss {opq}: left out, section recall has not trained it in this run")
-        print(verdicts.bar_table(verdicts.distortion_verdicts(run.rows, name)))
+            yield ask(name, encoder.name, encoder.config, _distortion_of_encoder, run, encoder, name)
+        if faiss_systems.AVAILABLE:
+            parameters = {"bits": bits, "trained on": "learn"}
+            yield ask(name, f"faiss {opq}", parameters, _distortion_of_faiss, run, opq, name)
+
+
+def _distortion_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
+    for name in plan.data:
+        yield from verdicts.distortion_verdicts(rows, name)
 
 
 def _bound(name: str, bits: int) -> dict[str, Any]:
@@ -147,8 +207,12 @@ def _distortion_of_encoder(run: Run, encoder: Encoder, name: str) -> dict[str, A
 
 
 def _distortion_of_faiss(run: Run, system: str, name: str) -> dict[str, Any]:
-    base = data.load(name).base
-    return _distortion_values(run, name, relative_error(base, run.indexes[name, system].reconstruct(base)))
+    dataset = data.load(name)
+    index = run.indexes.get((name, system))
+    if index is None:  # section recall has not trained it in this run
+        index = FaissIndex(system, dataset.base.shape[1])
+        index.train(dataset.learn)
+    return _distortion_values(run, name, relative_error(dataset.base, index.reconstruct(dataset.base)))
 
 
 def _distortion_values(run: Run, name: str, error: float) -> dict[str, Any]:
@@ -156,44 +220,14 @@ def _distortion_values(run: Run, name: str, error: float) -> dict[str, Any]:
     return {"relative error": error, "ratio": error / bound["relative error"]}
 
 
-# -- paper: its protocol, symmetric distance ------------------------------------------------------
-
-
-def paper(run: Run) -> None:
-    bits, name = run.plan.bits, run.plan.paper
-    published = {"bits": bits, "refine": 0, "scalar": None}
-    encoders = {
-        "LSQ(B)": make_encoder("lsq", levels=2, **published),
-        "ITQ": make_encoder("itq", bits=bits),
-        "OK-means": make_encoder("okmeans", bits=bits),
-    }
-    for b in PAPER_FIELD_BITS:
-        encoders[f"LSQ(N) b={b}"] = make_encoder("lsq", levels=2**b, **published)
-        encoders[f"LSQ(N)+search b={b}"] = make_encoder("lsq", levels=2**b, bits=bits, scalar=None)
-        encoders[f"ckmeans b={b}"] = make_encoder("ckmeans", bits=bits, field_bits=b)
-    for label, encoder in encoders.items():
-        run.row("paper", name, label, encoder.config, _symmetric_recall, encoder, name)
-    print("\n".join(verdicts.paper_sentences(run.rows)))
-
-
-def _symmetric_recall(encoder: Encoder, name: str) -> dict[str, Any]:
-    dataset = data.load(name)
-    codes = encoder.fit(dataset.learn).encode(dataset.base)
-    ranking = rank(encoder, codes, dataset, 100, "symmetric")
-    curve = recall_curve(ranking, dataset.truth)
-    points = {f"recall@{r}": float(curve[r - 1]) for r in (1, 10, 100)}
-    return {"recall10@10": recall10_at_10(ranking, dataset.truth), **points, "area": float(curve.mean())}
-
-
 # -- speed: training and encoding against FAISS OPQ -----------------------------------------------
 
 
-def speed(run: Run) -> None:
+def speed(run: Run) -> Iterator[Question]:
     bits, name, opq = run.plan.bits, run.plan.speed, run.plan.opq
     pair = f"lsq / faiss {opq}" if faiss_systems.AVAILABLE else "lsq"
-    run.row("speed", name, pair, {"bits": bits, "what": "train"}, _training_speed, run)
-    run.row("speed", name, pair, {"bits": bits, "what": "encode"}, _encoding_speed, run)
-    print(verdicts.bar_table(verdicts.speed_verdicts(run.rows)))
+    yield ask(name, pair, {"bits": bits, "what": "train"}, _training_speed, run)
+    yield ask(name, pair, {"bits": bits, "what": "encode"}, _encoding_speed, run)
 
 
 def _training_speed(run: Run) -> dict[str, Any]:
@@ -242,89 +276,55 @@ def _index_to_time(run: Run, opq: str, dataset: data.Dataset) -> FaissIndex:
 # -- kernels --------------------------------------------------------------------------------------
 
 
-def compiled(run: Run) -> None:
+def compiled(run: Run) -> Iterator[Question]:
     for level in _kernels.simd_levels():
         for kernel in kernels.KERNELS:
-            run.row("kernels", "random", kernel.name, {"simd": level}, kernels.measure, kernel, level)
-    print(verdicts.bar_table([verdicts.kernel_verdict(run.rows)]))
+            yield ask("random", kernel.name, {"simd": level}, kernels.measure, kernel, level)
 
 
 # -- all together ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Section:
-    """What runs, the columns of its table, the data sets it needs, and a word to the reader."""
-
-    run: Callable[[Run], None]
-    columns: tuple[str, ...]
-    data: Callable[[Plan], tuple[str, ...]]
-    note: str
+def _needs(plan: Plan, section: str) -> tuple[str, ...]:
+    return {"speed": (plan.speed,), "kernels": ()}.get(section, plan.data)
 
 
-SECTIONS = {
-    "recall": Section(
-        recall,
-        ("data", "system", "bits", "bytes/row", "recall10@10", "train s", "encode/s"),
-        lambda plan: plan.data,
-        "recall10@10: the share of the true 10 nearest among the 10 returned, by asymmetric distance (ITQ of FAISS: "
-        "Hamming). FAISS trains without its polysemous permutation, and its OPQ for the field bits of the index.",
-    ),
-    "distortion": Section(
-        distortion,
-        ("data", "system", "bits", "refine", "trained on", "relative error", "ratio"),
-        lambda plan: plan.data,
-        "Squared reconstruction error of the base, relative to that of its mean. The bound is that of Gaussian vectors "
-        "of the same covariance; vectors with more structure than that can be coded below it.",
-    ),
-    "paper": Section(
-        paper,
-        ("data", "system", "recall10@10", "recall@1", "recall@10", "recall@100", "area"),
-        lambda plan: (plan.paper,),
-        "Symmetric distance. recall@R: the share of queries whose true nearest is among the first R; area: its mean "
-        "over R = 1..100. LSQ(N) and LSQ(B) as published (refine=0), +search with the default refine.",
-    ),
-    "speed": Section(
-        speed,
-        ("data", "system", "what", "lsq", "faiss", "ratio", "note"),
-        lambda plan: (plan.speed,),
-        "ratio: lsq / FAISS; of seconds for training, of vectors a second for encoding.",
-    ),
-    "kernels": Section(
-        compiled,
-        ("system", "simd", "cases", "unequal", "ns", "per"),
-        lambda plan: (),
-        "unequal: cases whose bits differ from those of lsqindex.reference.",
-    ),
-}
-
-
-def run(arguments: argparse.Namespace) -> None:
-    """The benchmark: all sections or some, then the tables and the bars."""
-    plan = QUICK if arguments.quick else FULL
-    chosen = chosen_sections(arguments.section, SECTIONS)
-    data.require(name for section in chosen for name in SECTIONS[section].data(plan))
-    rows = Rows(arguments.out / f"{plan.name}.json", forget=chosen if arguments.fresh else ())
-    if not faiss_systems.AVAILABLE:
-        print("FAISS is not installed (pip install faiss-cpu): its rows are left out.")
-    current = Run(rows, {name: section.columns for name, section in SECTIONS.items()}, plan=plan)
-    for name in chosen:
-        SECTIONS[name].run(current)
-        current.finish(name)
-    text = _markdown(plan, rows)
-    (arguments.out / f"{plan.name}.md").write_text(text, encoding="utf-8")
-    print("\n" + text)
-
-
-def _markdown(plan: Plan, rows: Rows) -> str:
-    facts = "\n".join(f"- {name}: {value}" for name, value in machine_facts().items())
-    parts = [f"# Encoders\n\n{plan.remark}\n\n{facts}"]
-    for name, section in SECTIONS.items():
-        found = rows.of(name)
-        if found:
-            parts.append(f"## {name}\n\n{section.note}\n\n{table(section.columns, found)}")
-        if name == "paper" and found:
-            parts.append("\n".join(f"- {sentence}" for sentence in verdicts.paper_sentences(rows)))
-    bars = [*verdicts.all_bars(plan, rows), *_parity(plan, rows)]
-    parts.append("## Bars\n\n" + verdicts.bar_table(bars))
-    return "\n\n".join(parts) + "\n"
+BENCHMARK = Benchmark[Plan, Run](
+    title="Encoders",
+    full=FULL,
+    quick=QUICK,
+    facts=lambda plan: machine_facts(),
+    needs=_needs,
+    begin=lambda plan, rows, work: Run(rows, plan=plan),
+    sections={
+        "recall": Section(
+            recall,
+            ("data", "system", "bits", "bytes/row", "recall10@10", "train s", "encode/s"),
+            "recall10@10: the share of the true 10 nearest among the 10 returned, by asymmetric distance (ITQ of "
+            "FAISS: Hamming). FAISS trains without its polysemous permutation, and its OPQ for the field bits of the "
+            "index.",
+            bars=_recall_bars,
+            plots=_recall_plots,
+        ),
+        "distortion": Section(
+            distortion,
+            ("data", "system", "bits", "refine", "trained on", "relative error", "ratio"),
+            "Squared reconstruction error of the base, relative to that of its mean. The bound is that of Gaussian "
+            "vectors of the same covariance; vectors with more structure than that can be coded below it.",
+            bars=_distortion_bars,
+        ),
+        "speed": Section(
+            speed,
+            ("data", "system", "what", "lsq", "faiss", "ratio", "note"),
+            "ratio: lsq / FAISS; of seconds for training, of vectors a second for encoding.",
+            bars=lambda rows, plan: verdicts.speed_verdicts(rows),
+        ),
+        "kernels": Section(
+            compiled,
+            ("system", "simd", "cases", "unequal", "ns", "per"),
+            "unequal: cases whose bits differ from those of lsqindex.reference.",
+            bars=lambda rows, plan: [verdicts.kernel_verdict(rows)],
+        ),
+    },
+)
+run = BENCHMARK.run

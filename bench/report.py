@@ -43,19 +43,39 @@ class Row:
 class Rows:
     """The rows of a benchmark, written to ``path`` after each, so that a broken run goes on where it was."""
 
-    def __init__(self, path: Path, forget: Sequence[str] = (), facts: Mapping[str, str] | None = None) -> None:
-        """``facts``: what these numbers depend on; the machine's where not given."""
+    def __init__(
+        self,
+        path: Path,
+        forget: Sequence[str] = (),
+        facts: Mapping[str, str] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """``facts``: what these numbers depend on, the machine's where not given; ``seed``: of all rows, if one."""
         self._path = path
-        self._machine = dict(machine_facts() if facts is None else facts)
+        self._depends: dict[str, Any] = {"machine": dict(machine_facts() if facts is None else facts)}
+        if seed is not None:
+            self._depends["seed"] = seed
         self._rows: list[Row] = []
         if path.exists():
             stored = json.loads(path.read_text(encoding="utf-8"))
             self._rows = [row for row in (Row(**fields) for fields in stored["rows"]) if row.section not in forget]
-            if self._rows and stored["machine"] != self._machine:
+            # A file may be older than the mention of the seed.
+            if self._rows and any(stored.get(name, value) != value for name, value in self._depends.items()):
                 raise UserError(
                     f"{path} has rows of another machine, other versions or other data; choose another --out, or "
                     "measure all sections again with --fresh"
                 )
+
+    @classmethod
+    def read(cls, path: Path) -> Rows:
+        """The rows of ``path``, wherever and whenever they were measured."""
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return cls(path, facts=stored["machine"], seed=stored.get("seed"))
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What these numbers depend on."""
+        return dict(self._depends["machine"])
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows)
@@ -80,7 +100,7 @@ class Rows:
         self._write()
 
     def _write(self) -> None:
-        record = {"machine": self._machine, "rows": [asdict(row) for row in self._rows]}
+        record = {**self._depends, "rows": [asdict(row) for row in self._rows]}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # A whole new file, then one step to its name: an interruption leaves the old or the new one.
         fresh = self._path.with_suffix(".json.new")
@@ -112,11 +132,20 @@ def table(columns: Sequence[str], rows: Iterable[Mapping[str, Any] | Row]) -> st
     |---|--------|
     | x | 0.5000 |
     """
-    cells = [list(columns), *([show(_value(row, column)) for column in columns] for row in rows)]
-    widths = [max(len(line[j]) for line in cells) for j in range(len(columns))]
-    lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in cells]
+    shown = [list(columns), *cells(columns, rows)]
+    widths = [max(len(line[j]) for line in shown) for j in range(len(columns))]
+    lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in shown]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def cells(columns: Sequence[str], rows: Iterable[Mapping[str, Any] | Row]) -> list[list[str]]:
+    """What a table shows, line by line.
+
+    >>> cells(["a", "b"], [{"a": "x", "b": 0.5}])
+    [['x', '0.5000']]
+    """
+    return [[show(_value(row, column)) for column in columns] for row in rows]
 
 
 def show(value: Any) -> str:

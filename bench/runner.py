@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .errors import UserError
-from .faiss_systems import FaissIndex
+from .progress import Progress
 from .report import Row, Rows, show
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is measured on which data."""
+class Question:
+    """What a row of a section is to tell: its key, and the call that measures its values."""
 
-    #: The name of the result files.
-    name: str
-    #: What a reader of the results should know first.
-    remark: str
-    #: Data sets of the sections recall and distortion.
-    data: tuple[str, ...]
-    #: Rivals of FAISS for each budget of bits; the first budget is the main one.
-    faiss: Mapping[int, tuple[str, ...]]
-    #: The data set of the section paper, and that of the section speed.
-    paper: str
-    speed: str
+    data: str
+    system: str
+    parameters: Mapping[str, Any]
+    measure: Callable[..., dict[str, Any]]
+    arguments: tuple[Any, ...]
 
-    @property
-    def bits(self) -> int:
-        """The main budget of bits."""
-        return next(iter(self.faiss))
 
-    @property
-    def opq(self) -> str:
-        """The OPQ that speed is compared with: the first rival at the main budget."""
-        return self.faiss[self.bits][0]
+def ask(
+    data: str, system: str, parameters: Mapping[str, Any], measure: Callable[..., dict[str, Any]], *arguments: Any
+) -> Question:
+    """For the values ``measure(*arguments)``."""
+    return Question(data, system, parameters, measure, arguments)
 
 
 @dataclass
@@ -46,32 +37,28 @@ class Sheet:
     """The rows of one run of a benchmark, as they are asked for."""
 
     rows: Rows
-    #: The columns each section shows.
-    columns: Mapping[str, tuple[str, ...]]
-    _asked: list[Row] = field(default_factory=list)
     _together: dict[Any, dict[Any, dict[str, Any]]] = field(default_factory=dict)
 
-    def row(
-        self,
-        section: str,
-        data: str,
-        system: str,
-        parameters: Mapping[str, Any],
-        measure: Callable[..., dict[str, Any]],
-        *arguments: Any,
-    ) -> None:
-        """Measure ``measure(*arguments)``, unless an earlier run has done it, and print it."""
-        row = self.rows.find(section, data, system, parameters)
-        elapsed = "kept from an earlier run"
+    def known(self, section: str, question: Question) -> Row | None:
+        """The row that answers the question, if there is one."""
+        return self.rows.find(section, question.data, question.system, question.parameters)
+
+    def answer(self, section: str, question: Question, columns: Sequence[str], progress: Progress) -> Row:
+        """Measure, unless an earlier run has done it, and tell ``columns``."""
+        row = self.known(section, question)
+        kept, seconds = row is not None, 0.0
         if row is None:
-            values, seconds = timed(measure, *arguments)
-            row = Row(section, data, system, parameters, values)
+            values, seconds = timed(question.measure, *question.arguments)
+            row = Row(section, question.data, question.system, question.parameters, values)
             self.rows.add(row)
-            elapsed = f"{seconds:.1f} s"
-        self._asked.append(row)
-        shown = {name: row[name] for name in self.columns[section] if row[name] is not None}
+        shown = {name: row[name] for name in columns if row[name] is not None}
         text = ", ".join(f"{name} {show(value)}" for name, value in shown.items() if name not in ("data", "system"))
-        print(f"{section}  {data}  {system}: {text}  [{elapsed}]", flush=True)
+        progress.advance(f"{section}  {row.data}  {row.system}: {text}", seconds, kept)
+        return row
+
+    def only(self, section: str, answers: Sequence[Row]) -> None:
+        """Forget other rows of the section: those of encoders whose defaults have changed."""
+        self.rows.forget(lambda row: row.section == section and row not in answers)
 
     def together(self, name: Any, measure: Callable[..., dict[Any, dict[str, Any]]], *arguments: Any) -> dict[str, Any]:
         """The values of one row of several that ``measure(self, *arguments)`` measures by turns, once a run."""
@@ -79,19 +66,6 @@ class Sheet:
         if key not in self._together:
             self._together[key] = measure(self, *arguments)
         return self._together[key][name]
-
-    def finish(self, section: str) -> None:
-        """Forget rows of the section that were not asked for: those of encoders whose defaults have changed."""
-        self.rows.forget(lambda row: row.section == section and row not in self._asked)
-
-
-@dataclass
-class Run(Sheet):
-    """One run of the encoders' benchmark."""
-
-    plan: Plan = field(kw_only=True)
-    #: FAISS indexes trained so far, by data and system.
-    indexes: dict[tuple[str, str], FaissIndex] = field(default_factory=dict)
 
 
 def chosen_sections(asked: str | None, there: Iterable[str]) -> list[str]:

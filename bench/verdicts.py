@@ -1,12 +1,13 @@
-"""What the rows say: each bar with what was measured, and the comparisons of the paper in words."""
+"""What the rows say: each bar with what was measured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .report import Row, Rows, show, table
-from .runner import Plan
+from .report import Rows, show, table
+
+BAR_COLUMNS = ("what", "bar", "measured", "met")
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,9 @@ class Verdict:
         return {"what": self.what, "bar": self.bar, "measured": show(self.measured), "met": met}
 
 
-def all_bars(plan: Plan, rows: Rows) -> Iterator[Verdict]:
-    """Every bar of the plan."""
-    yield from (recall_verdict(rows, name, bits, plan.bits) for name in plan.data for bits in plan.faiss)
-    for name in plan.data:
-        yield from distortion_verdicts(rows, name)
-    yield from speed_verdicts(rows)
-    yield kernel_verdict(rows)
-
-
 def bar_table(bars: Iterable[Verdict]) -> str:
     """The bars as a table."""
-    return table(("what", "bar", "measured", "met"), [bar.cells() for bar in bars])
+    return table(BAR_COLUMNS, [bar.cells() for bar in bars])
 
 
 def recall_verdict(rows: Rows, data: str, bits: int, main_bits: int) -> Verdict:
@@ -90,24 +82,3 @@ def kernel_verdict(rows: Rows) -> Verdict:
     wrong = sum(int(row["unequal"]) for row in found)
     what = "kernels: cases that differ from the reference"
     return Verdict(what, "0", wrong, wrong == 0) if found else Verdict(what, "0", None, None)
-
-
-def paper_sentences(rows: Rows) -> Iterator[str]:
-    """The paper's comparisons, each in a sentence."""
-    by_name = {row.system: row for row in rows.of("paper")}
-    for name in by_name:
-        rivals = ("ITQ", "OK-means") if name == "LSQ(B)" else (f"ckmeans {name.partition(' ')[2]}",)
-        if name.startswith("LSQ"):
-            yield from (_compare(by_name[name], by_name[rival]) for rival in rivals if rival in by_name)
-
-
-def _compare(ours: Row, other: Row) -> str:
-    area, recall = (100 * (ours[column] - other[column]) for column in ("area", "recall10@10"))
-    return (
-        f"{ours.data}: {ours.system} is {_side(area)} {other.system} by {abs(area):.2f} points of the area under "
-        f"recall@1..100, and {_side(recall).split()[0]} by {abs(recall):.2f} points of recall10@10."
-    )
-
-
-def _side(difference: float) -> str:
-    return "ahead of" if difference > 0 else "behind" if difference < 0 else "level with"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,9 +25,28 @@ def test_the_quick_encoders_benchmark_runs_and_writes_its_tables(tmp_path: Path)
     done = subprocess.run(command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "encoders-quick.json").read_text(encoding="utf-8"))["rows"]
-    assert {row["section"] for row in rows} == {"recall", "distortion", "paper", "speed", "kernels"}
+    assert {row["section"] for row in rows} == {"recall", "distortion", "speed", "kernels"}
     assert all(row["values"]["unequal"] == 0 for row in rows if row["section"] == "kernels")
     assert "## Bars" in (tmp_path / "encoders-quick.md").read_text(encoding="utf-8")
+    if importlib.util.find_spec("matplotlib"):
+        page = (tmp_path / "encoders-quick.html").read_text(encoding="utf-8")
+        assert {f"{name}-curve-0" for name in ("recall-digits", "area")} <= set(re.findall(r'id="([^"]+)"', page))
+
+
+@pytest.mark.parametrize("extras", [True, False])
+def test_help_is_there_with_extras_and_without(extras: bool) -> None:
+    missing = () if extras else ("faiss", "matplotlib", "rich", "sklearn")
+    program = f"import sys; sys.modules.update(dict.fromkeys({missing})); from bench.__main__ import main; main()"
+
+    def helped(*arguments: str) -> str:
+        command = [sys.executable, "-c", program, *arguments, "--help"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    names = ("encoders", "storage", "scan", "subset", "paper", "peers", "hosts", "pages", "figure")
+    assert all(f"    {name}" in helped() for name in names)
+    for name in ("storage", "scan", "subset"):
+        assert "--work" in helped(name) and "--quick" in helped(name)
+    assert "--work" not in helped("encoders")
 
 
 def test_missing_data_is_told_before_anything_runs(tmp_path: Path) -> None:
@@ -66,8 +86,40 @@ def test_the_quick_storage_benchmark_measures_every_section(stored: Path) -> Non
     assert "## Bars" in text
     if sys.platform == "linux":  # elsewhere the resident memory is not known
         assert "not measured" not in text.partition("## Bars")[2]
-    machine = json.loads((stored / "storage-quick.json").read_text(encoding="utf-8"))["machine"]
-    assert {"cpu", "python", "lmdb", "vectors", "codes"} <= machine.keys()
+    record = json.loads((stored / "storage-quick.json").read_text(encoding="utf-8"))
+    assert {"cpu", "python", "lmdb", "vectors", "codes"} <= record["machine"].keys()
+    assert record["seed"] == 0
+
+
+def test_rows_tell_how_many_there_are_and_the_time_left(stored: Path, tmp_path: Path) -> None:
+    rows = sum(row["section"] in ("add", "memory") for row in _rows(stored))
+    done = _storage(tmp_path, "--section", "add,memory")
+    steps = re.findall(r"(\d+) of (\d+), [\d.]+ (?:s|min|h) left\]$", done.stdout, re.MULTILINE)
+    assert steps == [(str(step), str(rows)) for step in range(1, rows + 1)]
+
+
+def test_pages_are_made_again_from_the_rows_alone(stored: Path, tmp_path: Path) -> None:
+    names = [f"storage-quick.{kind}" for kind in ("json", "md", "html")]
+    shutil.copyfile(stored / names[0], tmp_path / names[0])
+    command = [sys.executable, "-m", "bench", "pages", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / name).read_bytes() for name in names] == [(stored / name).read_bytes() for name in names]
+    nothing = subprocess.run([*command[:-1], str(tmp_path / "none")], cwd=ROOT, capture_output=True, text=True)
+    assert nothing.returncode != 0 and "no results" in nothing.stderr and "Traceback" not in nothing.stderr
+
+
+def test_rows_of_another_seed_or_machine_are_not_mixed(stored: Path, tmp_path: Path) -> None:
+    record = json.loads((stored / "storage-quick.json").read_text(encoding="utf-8"))
+    path = tmp_path / "storage-quick.json"
+    for change in ({"seed": 7}, {"machine": {**record["machine"], "cpu": "another"}}):
+        path.write_text(json.dumps({**record, **change}), encoding="utf-8")
+        done = _storage(tmp_path, "--section", "memory")
+        assert done.returncode != 0 and "another machine" in done.stderr
+    del record["seed"]  # as files had it that are older than its mention
+    path.write_text(json.dumps(record), encoding="utf-8")
+    done = _storage(tmp_path, "--section", "memory")
+    assert done.returncode == 0 and "kept from an earlier run" in done.stdout
 
 
 def test_sizes_in_the_storage_benchmark_are_those_of_the_index(stored: Path) -> None:
@@ -206,8 +258,14 @@ def test_bars_of_the_scan_benchmark_can_be_met_and_missed(scanned: Path, tmp_pat
             }[row["section"]]
         )
     record["rows"] = rows + [
-        {"section": section, "data": data, "system": system, "parameters": {"queries": mode}, "values": values}
-        for data in ("digits", "digits, mixed")
+        {
+            "section": section,
+            "data": data,
+            "system": system,
+            "parameters": {"vectors": vectors, "queries": mode},
+            "values": {"queries/s": 1000.0, **values},
+        }
+        for data, vectors in (("digits", 1_597), ("digits, mixed", 4_000))
         for mode in ("single", "batch")
         for (section, system), values in systems.items()
     ]

@@ -21,17 +21,6 @@ CACHES = WARM, FLUSHED = "warm", "flushed"
 _MODES = ("single", "batch")
 
 
-def all_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
-    """Every bar."""
-    yield from lsq(rows, plan)
-    yield from hamming(rows, plan)
-    yield from rerank(rows)
-    yield from threads(rows, plan)
-    yield from growth(rows, plan)
-    yield from memory(rows)
-    yield from call(rows)
-
-
 def lsq(rows: Rows, plan: Plan) -> Iterator[Verdict]:
     """Queries a second and recall against FAISS's scan of as many bytes; what the progressive scan loses."""
     for collection, mode in _cases(plan):
@@ -58,7 +47,7 @@ def hamming(rows: Rows, plan: Plan) -> Iterator[Verdict]:
         yield _at_most(f"Hamming scan: queries whose distances are not FAISS's, {where}", 0, _value(row, "unequal"))
 
 
-def rerank(rows: Rows) -> Iterator[Verdict]:
+def rerank(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """Recall by kept vectors, and what it costs."""
     for mode in _MODES:
         row = next(iter(rows.of("rerank", system=AGAIN, queries=mode)), None)
@@ -86,7 +75,7 @@ def growth(rows: Rows, plan: Plan) -> Iterator[Verdict]:
         yield Verdict(what, "", _value(row, "step"), None)
 
 
-def memory(rows: Rows) -> Iterator[Verdict]:
+def memory(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """Bytes of codes a second against those of a plain read; the kernel alone has no bar."""
     for caches, name in product(CACHES, (SEARCH, KERNEL)):
         row = next(iter(rows.of("memory", system=name, caches=caches)), None)
@@ -95,7 +84,7 @@ def memory(rows: Rows) -> Iterator[Verdict]:
         yield _at_least(what, 0.8, measured) if name == SEARCH else Verdict(what, "", measured, None)
 
 
-def call(rows: Rows) -> Iterator[Verdict]:
+def call(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """What a search costs beside its kernel."""
     row = next(iter(rows.of("call", system=SEARCH)), None)
     vectors = f", {row['vectors']:,} vectors" if row else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import verdicts
-from ..runner import timed
+from ..page import Curve, Plot
+from ..report import Rows
+from ..runner import Question, ask, timed
 from . import bars, inside, systems, turns
 from .plain_read import reader
 from .plan import K, Run
@@ -25,13 +26,12 @@ _FLUSH_BYTES = 256 << 20
 # -- threads: several against one -------------------------------------------------------------------
 
 
-def threads(run: Run) -> None:
+def threads(run: Run) -> Iterator[Question]:
     collection = run.plan.large
     for mode in MODES:
         for count in (1, run.plan.threads):
             parameters = {"vectors": collection.size, "queries": mode, "threads": count}
-            run.row("threads", collection.name, "lsq", parameters, run.together, str(count), _threads, mode)
-    print(verdicts.bar_table(bars.threads(run.rows, run.plan)))
+            yield ask(collection.name, "lsq", parameters, run.together, str(count), _threads, mode)
 
 
 def _threads(run: Run, mode: Mode) -> dict[str, dict[str, Any]]:
@@ -44,12 +44,24 @@ def _threads(run: Run, mode: Mode) -> dict[str, dict[str, Any]]:
 # -- growth: time per query against the number of vectors -------------------------------------------
 
 
-def growth(run: Run) -> None:
+def growth(run: Run) -> Iterator[Question]:
     for mode in MODES:
         for rows in run.plan.growth:
             parameters = {"vectors": rows, "queries": mode}
-            run.row("growth", run.plan.large.name, "lsq", parameters, run.together, rows, _growth, mode)
-    print(verdicts.bar_table(bars.growth(run.rows, run.plan)))
+            yield ask(run.plan.large.name, "lsq", parameters, run.together, rows, _growth, mode)
+
+
+def growth_plots(rows: Rows) -> Iterator[Plot]:
+    """Time a query against the number of vectors, and what it would be if both grew alike."""
+    points: dict[str, list[tuple[int, float]]] = {}
+    for row in rows.of("growth"):
+        points.setdefault(row["queries"], []).append((row["vectors"], row["µs"]))
+    curves = []
+    for mode, own in points.items():
+        (few, least), (many, _) = min(own), max(own)
+        alike = [(few, least), (many, least * many / few)]
+        curves += [Curve.through(mode, own, mode), Curve.through(f"{mode}, proportional", alike, mode)]
+    yield Plot("growth", "Time of a query", "vectors", "µs", curves, log_x=True, log_y=True)
 
 
 def _growth(run: Run, mode: Mode) -> dict[int, dict[str, Any]]:
@@ -75,13 +87,12 @@ def _growth(run: Run, mode: Mode) -> dict[int, dict[str, Any]]:
 # -- memory: gigabytes of codes a second ------------------------------------------------------------
 
 
-def memory(run: Run) -> None:
+def memory(run: Run) -> Iterator[Question]:
     collection = run.plan.large
     for caches in bars.CACHES:
         for name in (bars.PLAIN_READ, bars.SEARCH, bars.KERNEL):
             parameters = {"vectors": collection.size, "caches": caches}
-            run.row("memory", collection.name, name, parameters, run.together, name, _memory, caches)
-    print(verdicts.bar_table(bars.memory(run.rows)))
+            yield ask(collection.name, name, parameters, run.together, name, _memory, caches)
 
 
 def _memory(run: Run, caches: str) -> dict[str, dict[str, Any]]:
@@ -115,11 +126,10 @@ def _memory(run: Run, caches: str) -> dict[str, dict[str, Any]]:
 # -- call: what one search costs beside its kernel, on few vectors ----------------------------------
 
 
-def call(run: Run) -> None:
+def call(run: Run) -> Iterator[Question]:
     rows = run.plan.growth[0]
     for name in (bars.SEARCH, bars.KERNEL, bars.TABLES):
-        run.row("call", run.plan.large.name, name, {"vectors": rows}, run.together, name, _call)
-    print(verdicts.bar_table(bars.call(run.rows)))
+        yield ask(run.plan.large.name, name, {"vectors": rows}, run.together, name, _call)
 
 
 def _call(run: Run) -> dict[str, dict[str, Any]]:

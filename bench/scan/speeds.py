@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from .. import faiss_systems, verdicts
+from .. import faiss_systems
 from ..faiss_systems import FaissHamming
+from ..page import Curve, Plot
+from ..report import Rows
+from ..runner import Question, ask
 from . import bars, systems
 from .plan import Run
 from .stored import HAMMING, KEPT, LSQ, Collection
@@ -16,14 +20,27 @@ from .systems import MODES, Mode, System
 # -- lsq: the whole scan and the progressive one against FAISS's fast scan --------------------------
 
 
-def lsq(run: Run) -> None:
+def lsq(run: Run) -> Iterator[Question]:
     rival = f"faiss {run.plan.faiss}"
     names = [bars.WHOLE, bars.PROGRESSIVE]
     for collection in (run.plan.real, run.plan.large):
         for mode in MODES:
             for name in [*names, *([rival] if faiss_systems.AVAILABLE else [])]:
-                run.row("lsq", collection.name, name, _of(collection, mode), run.together, name, _lsq, collection, mode)
-    print(verdicts.bar_table(bars.lsq(run.rows, run.plan)))
+                yield ask(collection.name, name, _of(collection, mode), run.together, name, _lsq, collection, mode)
+
+
+def speed_plots(rows: Rows) -> Iterator[Plot]:
+    """recall10@10 against queries a second, of all systems; from single queries, to the left, to batches."""
+    found = [row for section in ("lsq", "hamming", "rerank") for row in rows.of(section)]
+    for name, vectors in dict.fromkeys((row.data, row["vectors"]) for row in found):
+        points: dict[str, list[tuple[float, float]]] = {}
+        for row in found:
+            # What re-ranking is compared with is the progressive scan of the same codes once more.
+            if (row.data, row["vectors"]) == (name, vectors) and row.system != bars.NOT_AGAIN:
+                points.setdefault(row.system, []).append((row["queries/s"], row["recall10@10"]))
+        curves = [Curve.through(system, own) for system, own in points.items()]
+        speed = "queries a second; left: one at a time, right: a batch"
+        yield Plot(f"speed-{vectors}", f"{name}, {vectors:,} vectors", speed, "recall10@10", curves, log_x=True)
 
 
 def _lsq(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, Any]]:
@@ -42,14 +59,13 @@ def _lsq(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, An
 # -- hamming: binary codes, the same ones in FAISS --------------------------------------------------
 
 
-def hamming(run: Run) -> None:
+def hamming(run: Run) -> Iterator[Question]:
     names = (bars.HAMMING, *((bars.FLAT, bars.FLAT_CODING) if faiss_systems.AVAILABLE else ()))
     for collection in (run.plan.real, run.plan.large):
         for mode in MODES:
             for name in names:
                 parameters = _of(collection, mode)
-                run.row("hamming", collection.name, name, parameters, run.together, name, _hamming, collection, mode)
-    print(verdicts.bar_table(bars.hamming(run.rows, run.plan)))
+                yield ask(collection.name, name, parameters, run.together, name, _hamming, collection, mode)
 
 
 def _hamming(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, Any]]:
@@ -76,13 +92,12 @@ def _unequal(ours: System, theirs: System, mode: Mode, queries: Any) -> int:
 # -- rerank: the best again by their kept vectors ---------------------------------------------------
 
 
-def rerank(run: Run) -> None:
+def rerank(run: Run) -> Iterator[Question]:
     collection = run.plan.real
     for mode in MODES:
         for name in (bars.NOT_AGAIN, bars.AGAIN):
             parameters = {**_of(collection, mode), "rerank": run.plan.rerank if name == bars.AGAIN else 0}
-            run.row("rerank", collection.name, name, parameters, run.together, name, _rerank, collection, mode)
-    print(verdicts.bar_table(bars.rerank(run.rows)))
+            yield ask(collection.name, name, parameters, run.together, name, _rerank, collection, mode)
 
 
 def _rerank(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, Any]]:

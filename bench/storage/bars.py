@@ -6,19 +6,10 @@ from collections.abc import Iterator
 
 from ..report import Row, Rows
 from ..verdicts import Verdict
+from .plan import Plan
 
 
-def all_bars(rows: Rows) -> Iterator[Verdict]:
-    """Every bar."""
-    yield from opening(rows)
-    yield from adding(rows)
-    yield from bulk(rows)
-    yield from size(rows)
-    yield from updates(rows)
-    yield from memory(rows)
-
-
-def opening(rows: Rows) -> Iterator[Verdict]:
+def opening(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """The large index against the small one; raw figures have no bar, for a scan grows."""
     small, large = _pair(rows, "open", "pages in memory")
     yield _below("open the large index alone, ms", 10.0, large["open"] if large else None)
@@ -33,7 +24,7 @@ def opening(rows: Rows) -> Iterator[Verdict]:
     yield Verdict("a later query, the scan alone, large / small", "", _ratio(large, small, "later"), None)
 
 
-def adding(rows: Rows) -> Iterator[Verdict]:
+def adding(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """One add to the large index against one to the small."""
     small, large = _pair(rows, "add", "add one")
     for form in ("median", "mean"):
@@ -43,7 +34,7 @@ def adding(rows: Rows) -> Iterator[Verdict]:
         yield Verdict(f"{system}, median, large / small", "", _ratio(large, small, "median"), None)
 
 
-def bulk(rows: Rows) -> Iterator[Verdict]:
+def bulk(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """The share outside encoding, the worst case of each kind of index."""
     found = rows.of("bulk")
     if not found:
@@ -56,7 +47,7 @@ def bulk(rows: Rows) -> Iterator[Verdict]:
             yield _below(what, 0.5, worst)
 
 
-def size(rows: Rows) -> Iterator[Verdict]:
+def size(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """The file against what it must hold."""
     found = [row for row in rows.of("size") if row["state"] in ("filled", "90 % deleted, compacted")]
     if not found:
@@ -65,7 +56,7 @@ def size(rows: Rows) -> Iterator[Verdict]:
         yield _at_most(f"file / codes, ids and kept vectors, {row.system}, {row['state']}", 1.15, row["ratio"])
 
 
-def updates(rows: Rows) -> Iterator[Verdict]:
+def updates(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """The file after many updates against a fresh copy of it."""
     found = rows.of("updates")
     if not found:
@@ -75,7 +66,7 @@ def updates(rows: Rows) -> Iterator[Verdict]:
         yield _at_most(f"largest file on the way / live size, {row.system}", 2.0, row["largest ratio"])
 
 
-def memory(rows: Rows) -> Iterator[Verdict]:
+def memory(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """The process with the large index open, before a search."""
     found = max(rows.of("memory"), key=lambda row: int(row["vectors"]), default=None)
     sizes = [found[name] for name in ("opened", "opened, peak")] if found else []

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import THREAD_VARIABLES
-from ..runner import Sheet
+from ..runner import Question, Sheet, ask
 from .stored import Kind, Shelf
 
 
@@ -97,6 +97,6 @@ class Run(Sheet):
         done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
         return dict(json.loads(done.stdout))
 
-    def measure(self, section: str, system: str, parameters: dict[str, Any], *call: Any) -> None:
-        """A row on the run's data."""
-        self.row(section, self.shelf.mixture.name, system, parameters, *call)
+    def ask(self, system: str, parameters: dict[str, Any], *call: Any) -> Question:
+        """For a row on the run's data."""
+        return ask(self.shelf.mixture.name, system, parameters, *call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +12,20 @@ import numpy as np
 from lsqindex import Index
 from lsqindex.encoders import to_bytes
 
-from .. import verdicts
 from ..data import SEED
-from . import bars
+from ..runner import Question
 from .plan import PLAIN, SIZED, Run
 from .stored import Kind, remove
 
 # -- size: the file against what it must hold -------------------------------------------------------
 
 
-def size(run: Run) -> None:
+def size(run: Run) -> Iterator[Question]:
     for kind in SIZED:
         for state in ("filled", "filled, compacted", "90 % deleted", "90 % deleted, compacted"):
             parameters = {"state": state, "vectors": run.plan.large}
             deleted = state.startswith("90 %")
-            run.measure("size", str(kind), parameters, run.together, state, _sizes, kind, deleted)
-    print(verdicts.bar_table(bars.size(run.rows)))
+            yield run.ask(str(kind), parameters, run.together, state, _sizes, kind, deleted)
 
 
 def _sizes(run: Run, kind: Kind, deleted: bool) -> dict[str, dict[str, Any]]:
@@ -69,11 +68,10 @@ def _size(run: Run, kind: Kind, index: Index, path: Path) -> dict[str, Any]:
 # -- updates: does the file stay small? -------------------------------------------------------------
 
 
-def updates(run: Run) -> None:
+def updates(run: Run) -> Iterator[Question]:
     for kind in (PLAIN, Kind("rising", "float16")):
         parameters = {"vectors": run.plan.small, "cycles": run.plan.cycles}
-        run.measure("updates", str(kind), parameters, _updates, run, kind)
-    print(verdicts.bar_table(bars.updates(run.rows)))
+        yield run.ask(str(kind), parameters, _updates, run, kind)
 
 
 def _updates(run: Run, kind: Kind) -> dict[str, Any]:
@@ -114,10 +112,9 @@ def _updates(run: Run, kind: Kind) -> dict[str, Any]:
 # -- memory -----------------------------------------------------------------------------------------
 
 
-def memory(run: Run) -> None:
+def memory(run: Run) -> Iterator[Question]:
     for rows in (run.plan.small, run.plan.large):
-        run.measure("memory", str(PLAIN), {"vectors": rows}, _memory, run, rows)
-    print(verdicts.bar_table(bars.memory(run.rows)))
+        yield run.ask(str(PLAIN), {"vectors": rows}, _memory, run, rows)
 
 
 def _memory(run: Run, rows: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+from collections.abc import Iterator
 from typing import Any
 
 import lmdb
@@ -11,22 +12,22 @@ import numpy as np
 
 from lsqindex import Index
 
-from .. import probe, verdicts
+from .. import probe
 from ..data import SEED
-from ..runner import timed
-from . import bars
+from ..page import Curve, Plot
+from ..report import Rows
+from ..runner import Question, timed
 from .plan import KINDS, PLAIN, Run
 from .stored import Kind, remove
 
 # -- open: a fresh process, the first query, later ones ---------------------------------------------
 
 
-def opening(run: Run) -> None:
+def opening(run: Run) -> Iterator[Question]:
     for pages in ("in memory", "dropped"):
         for rows in (run.plan.small, run.plan.large):
             parameters = {"vectors": rows, "processes": run.plan.processes}
-            run.measure("open", f"pages {pages}", parameters, run.together, rows, _openings, pages == "dropped")
-    print(verdicts.bar_table(bars.opening(run.rows)))
+            yield run.ask(f"pages {pages}", parameters, run.together, rows, _openings, pages == "dropped")
 
 
 def _openings(run: Run, cold: bool) -> dict[int, dict[str, Any]]:
@@ -61,14 +62,13 @@ def _derived(results: list[dict[str, float]]) -> dict[str, float]:
 # -- add: one vector at a time ----------------------------------------------------------------------
 
 
-def adding(run: Run) -> None:
+def adding(run: Run) -> Iterator[Question]:
     for what, count in (("add", run.plan.adds), ("upsert", run.plan.changes), ("delete", run.plan.changes)):
         for rows in (run.plan.small, run.plan.large):
             parameters = {"vectors": rows, "times": count}
-            run.measure("add", f"{what} one", parameters, run.together, rows, _changes, what, count)
+            yield run.ask(f"{what} one", parameters, run.together, rows, _changes, what, count)
         beside = {"times": count, "beside": what}
-        run.measure("add", "a commit of bare LMDB", beside, run.together, 0, _changes, what, count)
-    print(verdicts.bar_table(bars.adding(run.rows)))
+        yield run.ask("a commit of bare LMDB", beside, run.together, 0, _changes, what, count)
 
 
 def _changes(run: Run, what: str, count: int) -> dict[int, dict[str, Any]]:
@@ -115,13 +115,24 @@ def _changes(run: Run, what: str, count: int) -> dict[int, dict[str, Any]]:
 # -- bulk: how much of it is encoding ---------------------------------------------------------------
 
 
-def bulk(run: Run) -> None:
+def bulk(run: Run) -> Iterator[Question]:
     for kind in KINDS:
         for stored in (0, run.plan.large // 2, run.plan.large):
             for threads in sorted({1, _cores()}):
                 parameters = {"stored": stored, "threads": threads, "batch": run.plan.batch}
-                run.measure("bulk", str(kind), parameters, _bulk, run, kind, stored, threads)
-    print(verdicts.bar_table(bars.bulk(run.rows)))
+                yield run.ask(str(kind), parameters, _bulk, run, kind, stored, threads)
+
+
+def bulk_plots(rows: Rows) -> Iterator[Plot]:
+    """Whether the share outside encoding grows with the index."""
+    points: dict[tuple[str, int], list[tuple[int, float]]] = {}
+    for row in rows.of("bulk"):
+        points.setdefault((row.system, row["threads"]), []).append((row["stored"], row["outside"]))
+    curves = [
+        Curve.through(f"{kind}, {threads} thread{'s' * (threads > 1)}", own, kind)
+        for (kind, threads), own in points.items()
+    ]
+    yield Plot("bulk", "The share of an add that is not encoding", "vectors stored before", "share", curves)
 
 
 def _bulk(run: Run, kind: Kind, stored: int, threads: int) -> dict[str, Any]:

@@ -17,18 +17,7 @@ KERNEL, BARE_LOOP = "accumulation", "bare loop"
 _MODES = ("batch", "single")
 
 
-def all_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
-    """Every bar."""
-    yield from text(rows)
-    yield from paper(rows, plan)
-    yield from speed(rows, plan)
-    yield from growth(rows, plan)
-    yield from hashes(rows, plan)
-    yield from accumulate(rows)
-    yield from size(rows)
-
-
-def text(rows: Rows) -> Iterator[Verdict]:
+def text(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """Scores and order as the paper's text has them."""
     found = rows.of("text")
     wrong = sum(row["unequal"] for row in found) if found else None
@@ -77,13 +66,13 @@ def hashes(rows: Rows, plan: Plan) -> Iterator[Verdict]:
         yield verdict if fair else replace(verdict, met=False)
 
 
-def accumulate(rows: Rows) -> Iterator[Verdict]:
+def accumulate(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """Postings a second against the bare loop."""
     row = next(iter(rows.of("accumulate", system=KERNEL)), None)
     yield _at_least("accumulation / bare loop, postings/s", 0.7, _value(row, "ratio"))
 
 
-def size(rows: Rows) -> Iterator[Verdict]:
+def size(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """Bytes of posting lists, bucket starts included."""
     row = next(iter(rows.of("size")), None)
     yield _at_most("posting lists, bytes a row and table", 2.2, _value(row, "bytes a row and table"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from lsqindex import Index, by_lists, reference
 from lsqindex.storage.lists import Lists
 from lsqindex.storage.store import Store
 
-from .. import verdicts
 from ..compiled import compiled
+from ..runner import Question, ask
 from ..scan import turns
 from . import bars
 from .plan import Run
@@ -25,12 +26,11 @@ _TIMES = 10
 _QUERIES = 5
 
 
-def accumulate(run: Run) -> None:
+def accumulate(run: Run) -> Iterator[Question]:
     bits = run.plan.size_bits
     for name in (bars.KERNEL, bars.BARE_LOOP):
         parameters = {"vectors": run.plan.mixed, "table bits": bits, "probes": max(run.plan.probes)}
-        run.row("accumulate", run.plan.large.name, name, parameters, run.together, name, _accumulate)
-    print(verdicts.bar_table(bars.accumulate(run.rows)))
+        yield ask(run.plan.large.name, name, parameters, run.together, name, _accumulate)
 
 
 def _accumulate(run: Run) -> dict[str, dict[str, Any]]:
@@ -89,10 +89,9 @@ def _rows(stored: Lists, layout: Any, values: NDArray[np.float32], probes: int) 
     return found
 
 
-def size(run: Run) -> None:
+def size(run: Run) -> Iterator[Question]:
     parameters = {"vectors": run.plan.mixed, "table bits": run.plan.size_bits}
-    run.row("size", run.plan.large.name, "posting lists", parameters, _size, run)
-    print(verdicts.bar_table(bars.size(run.rows)))
+    yield ask(run.plan.large.name, "posting lists", parameters, _size, run)
 
 
 def _size(run: Run) -> dict[str, Any]:

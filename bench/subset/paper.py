@@ -10,16 +10,28 @@ from lsqindex.encoders import Encoder, make_encoder
 
 from .. import data
 from ..measure import recall10_at_10, recall_curve
+from ..page import Curve, Plot
+from ..report import Rows
+from ..runner import Question, ask
 from .plan import Run
 
 RANKS = (1, 10, 100, 1000)
 
 
-def paper(run: Run) -> None:
+def paper(run: Run) -> Iterator[Question]:
     plan = run.plan
     for system, encoder, bits in _systems(plan.bits, plan.paper_bits):
         parameters = {**encoder.config, "table bits": bits}
-        run.row("paper", plan.paper, system, parameters, _by_score, encoder, bits, plan.paper, plan.paper_answers)
+        yield ask(plan.paper, system, parameters, _by_score, encoder, bits, plan.paper, plan.paper_answers)
+
+
+def plots(rows: Rows) -> Iterator[Plot]:
+    """recall@R, a colour for each system."""
+    curves = []
+    for row in sorted(rows.of("paper"), key=lambda row: row.system):
+        points = [(rank, row[f"recall@{rank}"]) for rank in RANKS if row[f"recall@{rank}"] is not None]
+        curves.append(Curve.through(f"{row.system}, b = {row['table bits']}", points, row.system))
+    yield Plot("paper", "By score alone: is the nearest among the first R?", "R", "recall@R", curves, log_x=True)
 
 
 def _systems(bits: int, table_bits: tuple[int, ...]) -> Iterator[tuple[str, Encoder, int]]:

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from lsqindex import Index
 
-from .. import faiss_systems, verdicts
+from .. import faiss_systems
 from ..measure import recall10_at_10
-from ..runner import timed
+from ..page import Curve, Plot
+from ..report import Rows
+from ..runner import Question, ask, timed
 from ..scan import turns
 from ..scan.systems import MODES, Mode, System, answers, speed
 from . import bars
@@ -47,13 +49,12 @@ class Tuned:
 # -- speed: the multi-index against the scan ---------------------------------------------------------
 
 
-def compared_speed(run: Run) -> None:
+def compared_speed(run: Run) -> Iterator[Question]:
     for collection in (run.plan.real, run.plan.large):
         for mode in MODES:
             for name in (bars.SUBSET, bars.SCAN, bars.LSQ_SCAN):
                 parameters = {"vectors": collection.size, "queries": mode}
-                run.row("speed", collection.name, name, parameters, run.together, name, _speed, collection, mode)
-    print(verdicts.bar_table(bars.speed(run.rows, run.plan)))
+                yield ask(collection.name, name, parameters, run.together, name, _speed, collection, mode)
 
 
 def _speed(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, Any]]:
@@ -72,12 +73,11 @@ def _speed(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, 
 # -- growth: time per query against the number of vectors --------------------------------------------
 
 
-def growth(run: Run) -> None:
+def growth(run: Run) -> Iterator[Question]:
     for mode in MODES:
         for collection in (run.plan.small, run.plan.large):
             parameters = {"vectors": collection.size, "queries": mode}
-            run.row("growth", collection.name, bars.SUBSET, parameters, run.together, collection.size, _growth, mode)
-    print(verdicts.bar_table(bars.growth(run.rows, run.plan)))
+            yield ask(collection.name, bars.SUBSET, parameters, run.together, collection.size, _growth, mode)
 
 
 def _growth(run: Run, mode: Mode) -> dict[int, dict[str, Any]]:
@@ -103,7 +103,7 @@ def _growth(run: Run, mode: Mode) -> dict[int, dict[str, Any]]:
 # -- hashes: FAISS's hash tables on the same codes ---------------------------------------------------
 
 
-def hashes(run: Run) -> None:
+def hashes(run: Run) -> Iterator[Question]:
     if not faiss_systems.AVAILABLE:
         return
     collection = run.plan.large
@@ -111,8 +111,19 @@ def hashes(run: Run) -> None:
         for flips in run.plan.flips:
             for name in (bars.SUBSET_HAMMING, rival):
                 parameters = {"vectors": collection.size, "rival": rival, "flips": flips}
-                run.row("hashes", collection.name, name, parameters, run.together, name, _hashes, rival, flips)
-    print(verdicts.bar_table(bars.hashes(run.rows, run.plan)))
+                yield ask(collection.name, name, parameters, run.together, name, _hashes, rival, flips)
+
+
+def hashes_plots(rows: Rows) -> Iterator[Plot]:
+    """Recall of the nearest codes against queries a second, ours beside each rival."""
+    points: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in rows.of("hashes"):
+        points.setdefault((row.system, row["rival"]), []).append((row["queries/s"], row["recall10@10"]))
+    curves = [
+        Curve.through(system if system == rival else f"{system}, beside {rival}", own, system)
+        for (system, rival), own in points.items()
+    ]
+    yield Plot("hashes", "Hash tables on the same codes", "queries a second", "recall10@10", curves, log_x=True)
 
 
 def _hashes(run: Run, rival: str, flips: int) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise, product
 from typing import Any
 
@@ -14,6 +15,7 @@ from lsqindex import Index, MultiIndex, reference
 from lsqindex.encoders import Encoder, make_encoder
 
 from ..data import SEED
+from ..runner import Question, ask
 from .plan import Run
 
 #: Encoders and their parameters; tables of so many bits where the code is binary.
@@ -31,9 +33,9 @@ _ENCODERS: tuple[tuple[str, dict[str, Any]], ...] = (
 _DIM = 12
 
 
-def text(run: Run) -> None:
+def text(run: Run) -> Iterator[Question]:
     for name, parameters in _ENCODERS:
-        run.row("text", "random", name, parameters, _compared, name, parameters, run.plan.shapes)
+        yield ask("random", name, parameters, _compared, name, parameters, run.plan.shapes)
 
 
 def _compared(name: str, parameters: dict[str, Any], shapes: int) -> dict[str, Any]:

@@ -1,0 +1,39 @@
+"""Beside others: recall against queries a second, size, opening, and what changing costs.
+
+    systems   who is compared, and with which settings    adapter   what each can be asked to do
+    of_*      one adapter for each library                 worker    the process of one system
+    children  that process, from outside                   stored    arrays, and indexes that are built once
+    searching section search                               sizes     sections size, cold
+    changing  sections while-adding, durable, deletes      plan      how much is measured
+    sections  all of them, as a benchmark
+
+Workers import this package, too, and no other library than their own: so nothing is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this benchmark alone."""
+    from ..benchmark import add_work
+
+    add_work(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """The benchmark: all sections or some, then the page."""
+    from .sections import BENCHMARK
+
+    BENCHMARK.run(arguments)
+
+
+def __getattr__(name: str) -> Any:
+    """``BENCHMARK``, as the other benchmarks have it."""
+    if name != "BENCHMARK":
+        raise AttributeError(name)
+    from .sections import BENCHMARK
+
+    return BENCHMARK
