@@ -30,7 +30,7 @@ def test_the_quick_encoders_benchmark_runs_and_writes_its_tables(tmp_path: Path)
     assert "## Bars" in (tmp_path / "encoders-quick.md").read_text(encoding="utf-8")
     if importlib.util.find_spec("matplotlib"):
         page = (tmp_path / "encoders-quick.html").read_text(encoding="utf-8")
-        assert {f"{name}-curve-0" for name in ("recall-digits", "area")} <= set(re.findall(r'id="([^"]+)"', page))
+        assert "recall-digits-curve-0" in re.findall(r'id="([^"]+)"', page)
 
 
 @pytest.mark.parametrize("extras", [True, False])

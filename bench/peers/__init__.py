@@ -13,6 +13,7 @@ Workers import this package, too, and no other library than their own: so nothin
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 
@@ -21,13 +22,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from ..benchmark import add_work
 
     add_work(parser)
+    parser.add_argument("--data", nargs="+", metavar="NAME", help="only these data sets")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """The benchmark: all sections or some, then the page."""
     from .sections import BENCHMARK
 
-    BENCHMARK.run(arguments)
+    benchmark = BENCHMARK
+    if arguments.data and not arguments.quick:
+        benchmark = replace(benchmark, full=replace(benchmark.full, data=tuple(arguments.data)))
+    benchmark.run(arguments)
 
 
 def __getattr__(name: str) -> Any:
