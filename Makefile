@@ -41,8 +41,9 @@ lint: $(VENV)/.installed
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
+# A file's tests stay together: some share what takes long to make.
 test: lint
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --dist loadfile
 
 # The package itself is the checkout, as $(VENV) has built it.
 $(HOSTS)/.installed: tests_hosts/requirements.txt
