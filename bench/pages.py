@@ -11,7 +11,7 @@ from .benchmark import AnyBenchmark
 from .errors import UserError
 from .report import Rows
 
-NAMES = ("encoders", "storage", "scan", "subset", "peers")
+NAMES = ("encoders", "storage", "scan", "subset", "peers", "hosts")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
