@@ -49,8 +49,12 @@ class Rows:
         forget: Sequence[str] = (),
         facts: Mapping[str, str] | None = None,
         seed: int | None = None,
+        may_differ: Sequence[str] = (),
     ) -> None:
-        """``facts``: what these numbers depend on, the machine's where not given; ``seed``: of all rows, if one."""
+        """``facts``: what these numbers depend on, the machine's where not given; ``seed``: of all rows, if one.
+
+        ``may_differ``: facts that rows of one file need not share; all that took part are told, "A; B".
+        """
         self._path = path
         self._depends: dict[str, Any] = {"machine": dict(machine_facts() if facts is None else facts)}
         if seed is not None:
@@ -59,6 +63,10 @@ class Rows:
         if path.exists():
             stored = json.loads(path.read_text(encoding="utf-8"))
             self._rows = [row for row in (Row(**fields) for fields in stored["rows"]) if row.section not in forget]
+            machine = self._depends["machine"]
+            for name in may_differ if self._rows else ():
+                told = stored["machine"][name].split("; ")
+                machine[name] = stored["machine"][name] = "; ".join(dict.fromkeys([*told, machine[name]]))
             # A file may be older than the mention of the seed.
             if self._rows and any(stored.get(name, value) != value for name, value in self._depends.items()):
                 raise UserError(

@@ -308,6 +308,21 @@ def test_a_run_goes_on_where_it_was(quick: Path, tmp_path: Path) -> None:
     assert (tmp_path / "paper-quick.md").read_bytes() == page
 
 
+def test_a_run_goes_on_on_another_machine_but_not_with_other_versions(quick: Path, tmp_path: Path) -> None:
+    name = "paper-quick-digits.json"
+    before = _kept(quick / name)
+    machine = before["machine"]
+    rows = [row for row in before["rows"] if (row["system"], row["parameters"]["seed"]) != ("ITQ", 0)]
+    for changed in ({"cpu": "another"}, {"numpy": "1.0"}):
+        (tmp_path / name).write_text(json.dumps({"machine": {**machine, **changed}, "rows": rows}), encoding="utf-8")
+        done = _paper(tmp_path, "--section", "convergence", "--seeds", "1")
+        if "cpu" in changed:
+            assert done.returncode == 0 and done.stdout.count("kept from an earlier run") == 3, done.stderr
+            assert _kept(tmp_path / name)["machine"] == {**machine, "cpu": f"another; {machine['cpu']}"}
+        else:
+            assert done.returncode != 0 and "other versions" in done.stderr
+
+
 def test_only_what_a_section_needs_is_measured_again(quick: Path, tmp_path: Path) -> None:
     name = "paper-quick-digits.json"
     (tmp_path / name).write_bytes((quick / name).read_bytes())

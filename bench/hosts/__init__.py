@@ -55,7 +55,8 @@ class Plan:
 FULL = Plan(
     name="hosts",
     remark="Both through the host, one thread each. The default backend of txtai is FAISS: IVF, flat, in memory, with "
-    "txtai's own choice of lists and probes; LangChain's own store compares with all vectors, in memory.",
+    "txtai's own choice of lists and probes. LangChain's own store, and the FAISS of langchain-community, compare with "
+    "all vectors, in memory.",
     data="minilm-wordnet",
     vectors=None,
     batches=10,

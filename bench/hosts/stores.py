@@ -83,7 +83,7 @@ class Txtai:
 
 
 class LangChain:
-    """A vector store of LangChain over given vectors, with their numbers as texts. It has no call that saves.
+    """LangChain's own store, or ours, over given vectors, with their numbers as texts. Neither has a call that saves.
 
     Vectors are float32 arrays: the default store makes one array of all of them for every query, which takes longer
     where they are lists of numbers, as models give them.
@@ -129,6 +129,48 @@ class LangChain:
         return [self.search(query) for query in queries]
 
 
+class LangChainFaiss:
+    """The FAISS store of langchain-community as it comes: all vectors in memory, compared one by one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._store: Any = None
+        self._next = 0
+
+    def index(self, vectors: Vectors) -> None:
+        from langchain_community.vectorstores import FAISS
+
+        names = self._names(vectors)
+        self._store = FAISS.from_embeddings(zip(names, vectors, strict=True), Given(), ids=names)
+
+    def add(self, vectors: Vectors) -> None:
+        names = self._names(vectors)
+        self._store.add_embeddings(zip(names, vectors, strict=True), ids=names)
+
+    def save(self) -> None:
+        self._store.save_local(str(self._folder))
+
+    def in_file(self) -> int:
+        import faiss
+
+        return int(faiss.read_index(str(self._folder / "index.faiss")).ntotal)
+
+    def search(self, query: Vectors) -> list[int]:
+        return [int(found.id) for found in self._store.similarity_search_by_vector(query, K)]
+
+    def search_all(self, queries: Vectors) -> list[list[int]]:
+        return [self.search(query) for query in queries]
+
+    def _names(self, vectors: Vectors) -> list[str]:
+        first, self._next = self._next, self._next + len(vectors)
+        return [str(number) for number in range(first, self._next)]
+
+
+def langchain_community(system: str, settings: Mapping[str, Any], folder: Path) -> Store:
+    """LangChain with our store, or with its FAISS."""
+    return LangChain(system, settings, folder) if system == OURS else LangChainFaiss(folder)
+
+
 class Given:
     """In the place of a model: texts are embedded as the vectors that were given last."""
 
@@ -153,4 +195,7 @@ class Host:
 HOSTS = {
     "txtai": Host(Txtai, "faiss", ("index, save", "add", "add, save"), ("single", "batch")),
     "langchain-core": Host(LangChain, "InMemoryVectorStore", ("index, save", "add"), ("single",), fewer=20),
+    "langchain-community": Host(
+        langchain_community, "FAISS", ("index, save", "add", "add, save"), ("single",), fewer=4
+    ),
 }

@@ -29,6 +29,8 @@ from .plan import FULL, QUICK, SECTIONS, Plan
 
 #: The section of all rows: one code serves several figures.
 CODES = "codes"
+#: No row has a time in it, and codes are the same on every processor: a run may go on on another one.
+ANYWHERE = ("cpu", "cores", "SIMD")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +74,7 @@ def _rows(arguments: argparse.Namespace, plan: Plan, dataset: data.Dataset, shor
     """The rows there are of a data set; with ``--fresh`` without those that are to be measured."""
     all_again = arguments.fresh and arguments.section is None
     path = arguments.out / f"{plan.name}-{short}.json"
-    rows = Rows(path, forget=(CODES,) if all_again else (), facts=facts(plan, dataset))
+    rows = Rows(path, forget=(CODES,) if all_again else (), facts=facts(plan, dataset), may_differ=ANYWHERE)
     if arguments.fresh:
         again = [parameters(unit) for unit in mine]
         rows.forget(lambda row: row.parameters in again)
