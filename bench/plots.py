@@ -53,6 +53,8 @@ class Plot:
     log_x: bool = False
     log_y: bool = False
     points: bool = False
+    #: x are shares, and those near 1 are what matters: the axis is wide there.
+    near_one_x: bool = False
 
 
 #: Roles and their colours, light and dark. Hues: after Okabe and Ito, told apart by colour-blind eyes too.
@@ -87,6 +89,9 @@ _LABEL = 26
 _DIGITS = re.compile(r"\d+\.\d{3,}")
 # As many labels as an axis can bear.
 _TICKS = 9
+# An axis of shares is logarithmic in their distance to a little more than 1, and is labelled here.
+_MORE_THAN_ONE = 1.005
+_SHARES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 1.0)
 
 
 @dataclass(frozen=True)
@@ -184,6 +189,8 @@ def _figure(plot: Plot, groups: Mapping[str, int]) -> Figure:
         axes.set_yscale("log")
     _label(axes.xaxis, xs)
     _label(axes.yaxis, ys)
+    if plot.near_one_x:
+        _widen_near_one(axes, min(xs, default=0.0))
     figure.legend(lines, labels, loc="outside right center", frameon=False, fontsize=9, handlelength=3)
     return figure
 
@@ -230,6 +237,23 @@ def _label(axis: Axis, values: Sequence[float]) -> None:
         axis.set_minor_locator(NullLocator())
         axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+
+
+def _widen_near_one(axes: Axes, least: float) -> None:
+    import numpy as np
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axes.set_xscale(
+        "function",
+        functions=(
+            lambda share: -np.log10(np.maximum(_MORE_THAN_ONE - np.asarray(share), 1e-9)),
+            lambda place: _MORE_THAN_ONE - 10.0 ** -np.asarray(place),
+        ),
+    )
+    axes.xaxis.set_major_locator(FixedLocator([share for share in _SHARES if share >= least - 0.1]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(least - 0.05, 1.001)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
 
 
 def _tick(value: float) -> str:

@@ -240,6 +240,22 @@ def test_plots_without_points_or_of_one_point_are_drawn(tmp_path: Path) -> None:
         assert (tmp_path / "few.html").read_text(encoding="utf-8").count("<svg") == 3
 
 
+def test_an_axis_of_shares_is_wide_near_one(tmp_path: Path) -> None:
+    plots = [
+        Plot("shares", "", "x", "y", [Curve("a", [0.8, 0.9, 0.99, 1.0], [1.0] * 4)], near_one_x=True),
+        Plot("one", "", "x", "y", [Curve("a", [1.0], [2.0])], near_one_x=True),
+        Plot("none", "", "x", "y", [], near_one_x=True),
+    ]
+    write(Page("near", "", "", {}, [Part("", plots=plots)]), tmp_path, pictures=True)
+    text = (tmp_path / "near-shares.svg").read_text(encoding="utf-8")
+    path = re.search(r'shares-curve-0">\s*<path d="([^"]+)"', text)
+    assert path is not None
+    x = [float(number) for number, _ in re.findall(r"([\d.]+) ([\d.]+)", path[1])]
+    # A tenth of a share, nine hundredths, one hundredth: on a plain axis each would be shorter than the one before.
+    assert len(x) == 4 and 0 < x[1] - x[0] < x[3] - x[2] < x[2] - x[1]
+    assert all(f">{share}</text>" in text for share in ("0.8", "0.9", "0.95", "0.99", "1"))
+
+
 def test_two_plots_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one name"):
         write(Page("twice", "", "", {}, [Part("a", plots=[SPEED]), Part("b", plots=[SPEED])]), tmp_path)

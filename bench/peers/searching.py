@@ -106,9 +106,9 @@ def plots(rows: Rows) -> Iterator[Plot]:
                 here = [row for row in found if (row.data, row["k"], row["queries"]) == (name, k, mode)]
                 if here:
                     title = f"{name}, k = {k}, {'one query at a time' if mode == 'single' else 'batches'}"
-                    yield Plot(
-                        f"{name}-{k}-{mode}", title, f"recall{k}@{k}", "queries/s", list(_curves(here)), log_y=True
-                    )
+                    axes = (f"recall{k}@{k}", "queries/s")
+                    curves = list(_curves(here))
+                    yield Plot(f"{name}-{k}-{mode}", title, *axes, curves, log_y=True, near_one_x=True)
 
 
 def _curves(rows: Iterable[Row]) -> Iterator[Curve]:
