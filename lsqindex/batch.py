@@ -69,6 +69,19 @@ class Batch:
         names = index._names_of(writer, allowed)
         return int(writer.run(lambda writer: Store(writer, options).delete(names), nested=True))
 
+    def set_payloads(self, ids: Any, payloads: Any) -> None:
+        """As :meth:`Index.set_payloads`. Nobody else writes meanwhile: what was read since the batch began still holds.
+
+        >>> from lsqindex import Index
+        >>> index = Index(dim=1)
+        >>> _ = index.add([[1], [2]], payloads=[{"seen": 1}, {"seen": 5}])
+        >>> with index.batch() as batch:
+        ...     batch.set_payloads([0, 1], [{"seen": own["seen"] + 1} for own in index.payloads([0, 1])])
+        >>> index.payloads([0, 1])
+        [{'seen': 2}, {'seen': 6}]
+        """
+        self._index._payload_change(ids, payloads, nested=True)(self._open())
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

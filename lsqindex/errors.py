@@ -6,6 +6,23 @@ knows ``ValueError`` or ``KeyError`` catches them too. A message names the cause
 
 from __future__ import annotations
 
+#: Characters of a value that a message shows.
+_SHOWN = 200
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: never too long, whatever it is.
+
+    >>> shown("a"), shown(10**5000), len(shown("a" * 1000))
+    ("'a'", 'an int', 201)
+    """
+    try:
+        text = repr(value)
+    except Exception:  # whole numbers have too many digits, others a repr of their own that fails
+        name = type(value).__name__
+        return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
 
 class LsqIndexError(Exception):
     """The root of all errors of this package."""
@@ -120,3 +137,7 @@ class DiskFullError(LsqIndexError, OSError):
 
 class StorageError(LsqIndexError, OSError):
     """The system could not read or write the file; the index is as it was."""
+
+
+class ReplacedError(StorageError):
+    """Another index was put into the place of the file; ``Index.open`` opens that one."""

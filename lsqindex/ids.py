@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DuplicateIdError, IdError
+from .errors import DuplicateIdError, IdError, shown
 from .storage.keys import MAX_ID_BYTES
 
 #: int64 array, or list of str.
@@ -68,10 +68,11 @@ def _ints(ids: Any, known: bool) -> NDArray[np.int64]:
     if array.dtype.kind not in "iu":
         items = array.tolist() if isinstance(ids, np.ndarray) else np.atleast_1d(np.array(ids, object)).tolist()
         if all(type(item) is int for item in items):
-            raise IdError(f"ids: {max(items, key=abs)} does not fit into 64 bits")
+            raise IdError(f"ids: {shown(max(items, key=abs))} does not fit into 64 bits")
         odd = next(item for item in items if type(item) is not int)
         raise IdError(
-            f"ids: whole numbers are needed, got {odd!r}; Index.create(…, ids='str') makes an index with string ids"
+            f"ids: whole numbers are needed, got {shown(odd)}; Index.create(…, ids='str') makes an index with string "
+            "ids"
         )
     if array.dtype.kind == "u" and int(array.max()) >= 1 << 63:
         raise IdError(f"ids: {int(array.max())} does not fit into 64 bits with a sign")
@@ -93,13 +94,14 @@ def _strings(ids: Any, known: bool) -> list[str]:
     for name in names:
         if not isinstance(name, str):
             raise IdError(
-                f"ids: strings are needed, got {name!r} ({type(name).__name__}); this index was created with ids='str'"
+                f"ids: strings are needed, got {shown(name)} ({type(name).__name__}); this index was created with "
+                "ids='str'"
             )
-    names = [str(name) for name in names]  # numpy.str_ and the like
+    names = [str.__str__(name) for name in names]  # numpy.str_ and the like
     try:
         longest = max((len(name.encode()) for name in names), default=0)
     except UnicodeEncodeError as error:
-        raise IdError(f"ids: {error.object!r} has a lone surrogate and cannot be stored as UTF-8") from error
+        raise IdError(f"ids: {shown(error.object)} has a lone surrogate and cannot be stored as UTF-8") from error
     if longest > MAX_ID_BYTES and not known:
         raise IdError(f"ids: at most {MAX_ID_BYTES} bytes of UTF-8 are possible, got {longest}; use a digest of it")
     return [name for name in names if len(name.encode()) <= MAX_ID_BYTES] if longest > MAX_ID_BYTES else names

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,7 +32,7 @@ from .errors import (
     NotAnIndexError,
     ParameterError,
     ReadOnlyError,
-    StorageError,
+    ReplacedError,
     UnknownIdError,
 )
 from .explanation import Explanation
@@ -501,7 +501,7 @@ class Index:
     def delete(self, ids: Any) -> int:
         """Delete what there is of ``ids``, or all that a filter over payloads lets through; how many there were.
 
-        Unknown ids are not an error.
+        Unknown ids are not an error. (The filter ``{}`` lets everything through.)
 
         >>> index = Index(dim=1)
         >>> _ = index.add([[1], [2], [3]], payloads=[{"lang": "en"}, {"lang": "de"}, None])
@@ -534,18 +534,27 @@ class Index:
         >>> index.search([2], k=1, with_payloads=True).payloads
         [{'lang': 'vi'}]
         """
+        change = self._payload_change(ids, payloads)
+        with self._writer() as writer:
+            change(writer)
+            writer.commit()
+            rewrite.tidy_small(writer, self._options)
+
+    def _payload_change(self, ids: Any, payloads: Any, *, nested: bool = False) -> Callable[[Writer], None]:
+        """Other payloads, checked as far as that is possible without the index; what writes them."""
         names = read_ids(ids, self._options.ids)
         check_once(names)
         one = is_one(ids) and (payloads is None or isinstance(payloads, Mapping))
         packed = read_payloads([payloads] if one else payloads, len(names), self._options.fields)
-        with self._writer() as writer:
+
+        def change(writer: Writer) -> None:
             store = Store(writer, self._options)
             rows = _known_rows(store, names)
             vectors = store.vectors().gather(rows) if self._options.keep_vectors else None
             again = NewRows(names, store.codes().gather(rows), vectors, packed)
-            loader.insert(writer, again, self._options, upsert=True)
-            writer.commit()
-            rewrite.tidy_small(writer, self._options)
+            loader.insert(writer, again, self._options, upsert=True, nested=nested)
+
+        return change
 
     def batch(self) -> Batch:
         """Several adds and deletes as one transaction: all of them, or, after an exception, none.
@@ -650,7 +659,8 @@ class Index:
         """Without ``path``: everything is on the disk when this returns (an add already is).
 
         With ``path``: a compacted copy there, while others read and write; an index that is there is
-        replaced, at once and whole. An index in memory then *is* that file.
+        replaced, at once and whole. An index in memory then *is* that file: other threads may go on reading, and
+        adding waits until it is.
         """
         self._check_open()
         if path is None and self._path is None:
@@ -659,14 +669,17 @@ class Index:
         if name is None or (self._path is not None and os.path.realpath(name) == os.path.realpath(self._path)):
             self._live().sync()
             return
-        if self._path is None:
-            self._env.check_outside()
-        report = progress or _no_progress
-        rewrite.save_copy(self._reader, self._options, name, self._wait, report, self._copied_subset)
-        if self._path is None:
-            old = self._env
-            self._set_up(envs.open_env(name), path=name, read_only=False, wait=self._wait)
-            old.close()
+        copied = (self._options, name, self._wait, progress or _no_progress, self._copied_subset)
+        if self._path is not None:
+            rewrite.save_copy(self._reader, *copied)
+            return
+        # Who adds meanwhile waits, and then adds to the file. Who still reads what was in memory lets go of it.
+        with self._locked():
+            if self._path is None:
+                rewrite.save_copy(self._reader, *copied)
+                self._set_up(envs.open_env(name), path=name, read_only=False, wait=self._wait)
+                return
+        self.save(path, progress=progress)  # another thread has given it a file meanwhile
 
     def compact(self, *, progress: loader.Progress | None = None) -> None:
         """Give the space of deleted vectors back to the system, while others read.
@@ -677,6 +690,33 @@ class Index:
             raise ParameterError("compact(): an index in memory has no file; save(path) writes a compact one")
         with self._writer() as writer:
             rewrite.compact(writer, self._options, progress or _no_progress, self._copied_subset)
+
+    def replace(self, make: Callable[[Index], Index], *, progress: loader.Progress | None = None) -> None:
+        """Put another index, the one that ``make(self)`` returns, into the place of the file, at once and whole.
+
+        Nobody else writes meanwhile, so what ``make`` reads here still holds when this is replaced. This index is then
+        a compacted copy of the other, which stays as it is. Others that have the file open get a
+        :class:`ReplacedError`.
+
+        >>> import os, tempfile
+        >>> index = Index.create(os.path.join(tempfile.mkdtemp(), "news.lsq"), dim=1, ids="str")
+        >>> _ = index.add([[1]], ["a"], [{"text": "ice"}])
+        >>> def wider(old):
+        ...     new = Index(dim=2, ids="str")
+        ...     new.add([[0, 1]], old.ids(), old.payloads(old.ids()))
+        ...     return new
+        >>> index.replace(wider)
+        >>> index.dim, index.payloads("a")
+        (2, {'text': 'ice'})
+        """
+        if self._live().memory:
+            raise ParameterError("replace(): an index in memory has no file to be replaced; use the other one")
+        with self._writer() as writer:
+            other = make(self)
+            if other._live() is self._env:
+                raise ParameterError("replace(): the other index is this file itself; make one in memory")
+            rewrite.replace(writer, other._reader, other._options, progress or _no_progress, other._copied_subset)
+            self._options, self._coder_known, self._opened = other._options, None, writer.env.opened
 
     def _copied_subset(self, source: Reader | Writer) -> Subset | None:
         """The subset structure that a compacted copy gets: its bits chosen anew, where they were chosen."""
@@ -758,15 +798,26 @@ class Index:
             return
         options = _read_options(reader)
         if options != self._options:
-            raise StorageError(f"{self._path}: was replaced by another index; open it again")
+            raise ReplacedError(f"{self._path}: was replaced by another index; open it again")
         self._opened = reader.env.opened
         self._coder_known = None
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[Writer]:
+        """The one writer, without a transaction yet."""
+        while True:
+            env = self._live()
+            with env.write(self._wait) as writer:
+                # (While it waited an index in memory may have become a file.)
+                if env is self._env:
+                    yield writer
+                    return
 
     @contextlib.contextmanager
     def _writer(self, reserve: int = 0) -> Iterator[Writer]:
         """The one writer, in a transaction that is undone unless it is committed."""
         self._check_writable()
-        with self._live().write(self._wait) as writer:
+        with self._locked() as writer:
             writer.begin(reserve)
             self._follow(writer)
             if writer.state.staged_rows or writer.state.staged_generation:

@@ -19,7 +19,7 @@ from .coder import Coder
 from .errors import IdError, VectorError
 from .ids import Ids
 from .storage import merge, postings
-from .storage.columns import CHUNK_ROWS, Column
+from .storage.columns import Column, rows_within
 from .storage.kept import to_bytes, width
 from .storage.meta import Options
 from .storage.store import LAST_AUTO_ID, NewRows, PackedPayloads, Store
@@ -140,7 +140,7 @@ def _add_large(writer: Writer, addition: Addition, ids: Ids, old: Coder, coder: 
     options, n, at = addition.options, len(addition), 0
     first = writer.state.rows
     each = addition.bytes(coder) // n
-    step = max(CHUNK_ROWS, COMMIT_BYTES // each // CHUNK_ROWS * CHUNK_ROWS)
+    step = rows_within(COMMIT_BYTES, each)
     try:
         if addition.payloads is not None:
             writer.run(upgrade)

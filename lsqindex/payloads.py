@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from .errors import DamagedError, ParameterError, PayloadError
+from .errors import DamagedError, ParameterError, PayloadError, shown
 from .storage.meta import MAX_FIELDS
 from .storage.payload_columns import MAX_PAYLOAD_BYTES, MAX_VALUE_BYTES
 from .storage.records import REMEDY
@@ -39,7 +39,10 @@ def read_payloads(payloads: Any, n: int, fields: tuple[str, ...]) -> PackedPaylo
     if len(given) != n:
         raise PayloadError(f"payloads: {n} are needed, one for each vector (None for none), got {len(given)}")
     packed = [_packed(payload, at) for at, payload in enumerate(given)]
-    return [packed, *([_value(payload, name) for payload in given] for name in fields)]
+    if not fields:
+        return [[own for own, _ in packed]]
+    # The values are those that are stored, whatever else a mapping answers.
+    return [[own for own, _ in packed], *([_value(stored, name) for _, stored in packed] for name in fields)]
 
 
 def read_fields(fields: Any) -> tuple[str, ...]:
@@ -49,10 +52,12 @@ def read_fields(fields: Any) -> tuple[str, ...]:
     names = tuple(fields)
     for name in names:
         if not isinstance(name, str) or not name or name.startswith("$") or not _is_utf8(name):
-            raise ParameterError(f"fields: names are needed that are not empty and do not begin with $, got {name!r}")
+            raise ParameterError(
+                f"fields: names are needed that are not empty and do not begin with $, got {shown(name)}"
+            )
     if len(set(names)) != len(names) or len(names) > MAX_FIELDS:
         raise ParameterError(f"fields: each name once, and at most {MAX_FIELDS}")
-    return tuple(str(name) for name in names)
+    return tuple(str.__str__(name) for name in names)
 
 
 def unpack(packed: bytes) -> Payload | None:
@@ -82,14 +87,15 @@ def value_at(payload: Any, name: str) -> Any:
     return value_at(payload[head], rest) if rest and head in payload else MISSING
 
 
-def _packed(payload: Any, at: int) -> bytes:
+def _packed(payload: Any, at: int) -> tuple[bytes, Payload | None]:
+    """A payload as it is stored, and as it will be read."""
     if payload is None:
-        return b""
+        return b"", None
     if not isinstance(payload, Mapping):
-        raise PayloadError(f"payloads: a mapping (or None) is needed, got {payload!r} at {at}")
-    odd = next((name for name in payload if not isinstance(name, str)), None)
-    if odd is not None:
-        raise PayloadError(f"payloads: names must be strings, got {odd!r} at {at}")
+        raise PayloadError(f"payloads: a mapping (or None) is needed, got {shown(payload)} at {at}")
+    for name in payload:
+        if not isinstance(name, str):
+            raise PayloadError(f"payloads: names must be strings, got {shown(name)} at {at}")
     packed = _pack(dict(payload), f"payloads: at {at}")
     if len(packed) > MAX_PAYLOAD_BYTES:
         raise PayloadError(
@@ -97,10 +103,9 @@ def _packed(payload: Any, at: int) -> bytes:
             "elsewhere, and its place here"
         )
     try:
-        unpack(packed)
+        return packed, unpack(packed)
     except DamagedError as error:
         raise PayloadError(f"payloads: at {at}: could not be read again ({error.__cause__})") from error
-    return packed
 
 
 def _value(payload: Any, name: str) -> bytes:
@@ -118,7 +123,7 @@ def _pack(value: Any, what: str) -> bytes:
     try:
         packed = msgpack.packb(value, default=_plain)
         return bytes(packed)
-    except (TypeError, ValueError, OverflowError, UnicodeEncodeError) as error:
+    except (TypeError, ValueError, OverflowError, BufferError) as error:
         raise PayloadError(
             f"{what}: {error}; possible are None, bool, int of 64 bits, float, str, bytes, lists and mappings of these"
         ) from error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
 import math
 from typing import Any
 
@@ -14,7 +17,7 @@ from hypothesis import strategies as st
 from lsqindex import Index, MultiIndex
 from lsqindex.errors import FilterError, IdError
 from lsqindex.filters import read_filter
-from lsqindex.storage import columns
+from lsqindex.storage import columns, payload_columns
 
 #: "m.n" is a field of a field; "o" is never indexed.
 NAMES = ("a", "b", "m.n", "o")
@@ -37,7 +40,9 @@ payloads = st.one_of(
     st.none(), st.dictionaries(st.sampled_from(["a", "b", "m", "o", "m.n"]), values, max_size=4), st.just({})
 )
 numbers = st.one_of(
-    st.integers(-3, 3), st.sampled_from([2**53 + 1, 10**400, 0.5, 2.0**53, math.inf, -math.inf, math.nan])
+    st.integers(-3, 3),
+    st.sampled_from([2**53 + 1, 2**63 - 1, -(2**63), 2**64, 10**400, -(10**400)]),
+    st.sampled_from([0.5, 2.0**53, 2.0**63, -(2.0**63), 2.0**70, math.inf, -math.inf, math.nan]),
 )
 tests = st.one_of(
     st.tuples(st.sampled_from(["$eq", "$ne"]), values),
@@ -121,6 +126,22 @@ STORED: list[Any] = [
 ]
 
 
+class Text(str):
+    """A text that does not say what it is."""
+
+    def __repr__(self) -> str:
+        return "Text(…)"
+
+    __str__ = __repr__
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+    def __repr__(self) -> str:
+        return "Number"
+
+
 @pytest.mark.parametrize(
     ("filter", "wanted"),
     [
@@ -142,6 +163,17 @@ STORED: list[Any] = [
         ({"a": {"$in": [np.bool_(True)]}}, [2]),
         ({"a": {"$in": [np.array([1, 2]), np.array([3, 4])]}}, []),
         ({"a": {"$in": [(1, "x")]}}, [5]),
+        ({"a": {"$in": np.array([np.int64(1), "1"], object)}}, [0, 1, 3, 5]),
+        ({"a": {"$in": np.array([np.True_], object)}}, [2]),
+        ({"a": np.longdouble(1)}, [0, 1, 5]),
+        ({"a": np.array(1)}, [0, 1, 5]),
+        ({"a": {"$eq": [True, "x"]}}, []),
+        ({"a": {"$eq": {"b": np.array(5)}}}, [6]),
+        ({"a": {"$eq": {"b": True}}}, []),
+        ({"a": {"$in": [{"b": 5}, [1, "x"], None]}}, [4, 5, 6]),
+        ({"a": Text("1")}, [3]),
+        ({"a": Number.ONE}, [0, 1, 5]),
+        ({Text("a"): {"$in": [Number.ONE, Text("1")]}}, [0, 1, 3, 5]),
         ({"a": np.int64(1)}, [0, 1, 5]),
         ({"a": {"$nin": [1, "1", None]}}, [2, 6, 7, 8, 9, 10]),
         ({"a": {"$gt": 0}}, [0, 1]),
@@ -187,6 +219,14 @@ def test_string_ids() -> None:
 # -- what is asked wrongly --------------------------------------------------------------------------
 
 
+def nested(depth: int, kind: type) -> Any:
+    """Lists or mappings inside each other."""
+    inner: Any = 1
+    for _ in range(depth):
+        inner = [inner] if kind is list else {"x": inner}
+    return inner
+
+
 @pytest.mark.parametrize(
     ("filter", "says"),
     [
@@ -211,6 +251,20 @@ def test_string_ids() -> None:
         ({"$nor": [{"a": 1}]}, r"no operator '\$nor'; did you mean \$or\?"),
         ({1: 2}, r"the name of a field is needed, got 1"),
         ({"$or": [{"a": {"$near": 1}}]}, r"no operator '\$near'"),
+        ({"a": datetime.date(2026, 1, 1)}, r"a: no payload can hold a date, so nothing is equal to datetime.date"),
+        ({"a": {"$ne": datetime.date(2026, 1, 1)}}, r"no payload can hold a date"),
+        ({"a": {"$in": [decimal.Decimal(1)]}}, r"no payload can hold a Decimal"),
+        ({"a": {"$eq": {"b": [1j]}}}, r"no payload can hold a complex"),
+        ({"a": {"$eq": {(1, 2): 3}}}, r"no payload can hold a dict"),
+        ({"a": {"$gt": np.datetime64("2026-01-01")}}, r"no payload can hold a datetime64"),
+        ({"a": {"$eq": nested(100, list)}}, r"more than 64 inside each other"),
+        ({"a": {"$eq": nested(5_000, dict)}}, r"more than 64 inside each other"),
+        ({"a": {"$gt": 10**5000}}, r"a whole number of 16,610 bits"),
+        ({10**5000: 1}, r"the name of a field is needed, got an int"),
+        ({"a": {10**5000: 1}}, r"no operator an int"),
+        ({"$and": [10**5000]}, r"\$and takes a list of filters, got a list"),
+        ({"$not": 10**5000}, r"\$not takes a filter, got an int"),
+        ({"a": {"$exists": "x" * 10**6}}, r"got 'x{199}…$"),
     ],
 )
 def test_a_filter_that_means_nothing(filter: Any, says: str) -> None:
@@ -220,6 +274,31 @@ def test_a_filter_that_means_nothing(filter: Any, says: str) -> None:
             with pytest.raises(FilterError, match=says):
                 ask(filter)
     assert issubclass(FilterError, ValueError)
+
+
+@pytest.mark.parametrize("depth", [64, 65, 150, 300, 450, 5_000])
+@pytest.mark.parametrize("kind", ["$not", "$and", "field"])
+def test_filters_inside_each_other(depth: int, kind: str) -> None:
+    filter: Any = {"$exists": True} if kind == "field" else {"a": 1}
+    for _ in range(depth):
+        filter = {"$and": [filter]} if kind == "$and" else {"$not": filter}
+    with Index(1, fields=["a"]) as index:
+        index.add([[1.0]], payloads=[{"a": 1}])
+        if depth <= 64:
+            assert index.ids({"a": filter} if kind == "field" else filter).tolist() == [0]
+        else:
+            with pytest.raises(FilterError, match="more than 64 inside each other"):
+                index.ids({"a": filter} if kind == "field" else filter)
+
+
+def test_what_a_filter_compares_with_is_told_apart_whatever_it_says_of_itself() -> None:
+    """Answers are kept under the filter's text: one of a class with a repr of its own must not get another's."""
+    for fields in ((), ("a",)):
+        with Index(1, fields=fields) as index:
+            index.add(np.zeros((2, 1)), payloads=[{"a": "alice"}, {"a": "bob"}])
+            assert index.ids({"a": Text("alice")}).tolist() == [0]
+            assert index.delete({"a": Text("bob")}) == 1
+            assert index.ids().tolist() == [0]
 
 
 def test_ids_of_a_wrong_kind_in_a_filter() -> None:
@@ -305,6 +384,28 @@ def test_values_of_a_field_are_those_of_the_snapshot() -> None:
         assert (len(index.ids({"a": 0})), len(index.ids({"a": 5}))) == (13, 7)
         index.delete([0])
         assert (len(index.ids({"a": 5})), len(index.ids({"a": {"$ne": 5}}))) == (6, 93)
+
+
+def test_a_record_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write changes the last records; the others are not read anew for the next filter."""
+    decoded: list[int] = []
+    numbered = payload_columns.FieldColumn.numbered
+
+    def counted(self: Any, payload: Any, count: int) -> Any:
+        decoded.append(count)
+        return numbered(self, payload, count)
+
+    n = 3 * columns.CHUNK_ROWS
+    with Index(1, fields=["name"]) as index:
+        index.add(np.zeros((n, 1)), payloads=[{"name": f"n{i}"} for i in range(n)])
+        assert index.ids({"name": "n7"}).tolist() == [7]
+        monkeypatch.setattr(payload_columns.FieldColumn, "numbered", counted)
+        index.add(np.zeros((1, 1)), payloads=[{"name": "n7"}])
+        assert index.ids({"name": "n7"}).tolist() == [7, n]
+        assert sum(decoded) < columns.BLOCK_ROWS
+        index.set_payloads([n], [{"name": "n8"}])
+        assert index.ids({"name": {"$in": ["n7", "n8"]}}).tolist() == [7, 8, n]
+        assert sum(decoded) < 4 * columns.BLOCK_ROWS
 
 
 def test_many_different_values_of_a_field() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import subprocess
 import sys
@@ -669,3 +670,38 @@ def test_as_many_fields_as_there_can_be(make: Callable[..., Index]) -> None:
     assert index.stats()["fields"] == names
     assert index.ids({"f255": {"$gte": 18}, "f19": 19}).tolist() == [19]
     assert index.ids({"f3": {"$exists": True}}).tolist() == [0, 1, 2, 3]
+
+
+class Header(dict[str, Any]):
+    """A mapping that answers to names of any case, as those of HTTP headers do."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(str(name).lower())
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name.lower())
+
+
+class Name(str, enum.Enum):
+    LANG = "lang"
+
+
+def test_indexed_values_are_those_that_are_stored(make: Callable[..., Index]) -> None:
+    index = make(fields=["a", "A", Name.LANG], ids="str")
+    assert index.stats()["fields"] == ["a", "A", "lang"]
+    index.add(np.zeros((1, DIM)), ids=[Name.LANG], payloads=[Header(a=1, lang="en")])
+    assert index.ids({"A": {"$exists": True}}) == [] and index.ids({"a": 1, Name.LANG: "en"}) == ["lang"]
+    assert index.check() == []
+
+
+def test_what_cannot_even_be_shown_is_refused_all_the_same(make: Callable[..., Index]) -> None:
+    index = make()
+    for payload in (10**5000, {10**5000: 1}, {"a": 10**5000}, {"a": memoryview(b"xyzw")[::2]}):
+        with pytest.raises(PayloadError):
+            index.add(np.zeros((1, DIM)), payloads=[payload])
+    for use in (index.delete, index.get, index.payloads, lambda ids: index.ids({"$ids": ids})):
+        with pytest.raises(IdError, match="does not fit into 64 bits"):
+            use([10**5000])
+    with pytest.raises(ParameterError):
+        Index(1, fields=[10**5000])  # type: ignore[list-item]
+    assert len(index) == 0

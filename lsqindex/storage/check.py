@@ -71,7 +71,10 @@ def _column(reader: Reader, column: Column) -> Iterator[str]:
         if count < rows.counts[i]:
             yield f"{column.what}: {count} rows from {first} on, and {int(rows.counts[i])} should be"
     if column.listed:
-        rows.gather(rows.numbers())  # every string must be UTF-8, every value msgpack
+        # Every string must be UTF-8, every value msgpack; all of them at once may be more than memory holds.
+        numbers = rows.numbers()
+        for first in range(0, len(numbers), column.part_rows):
+            rows.gather(numbers[first : first + column.part_rows])
 
 
 def _strangers(reader: Reader, store: Store) -> Iterator[str]:

@@ -262,6 +262,12 @@ def check_cuts(payload: memoryview, count: int, longest: int, what: str) -> None
         raise DamagedError(f"{what}: impossible offsets; {records.REMEDY}")
 
 
+def rows_within(size: int, row_bytes: int) -> int:
+    """How many rows to write at a time, of about ``size`` bytes: whole chunks, or an eighth of one of large rows."""
+    chunks = size // max(1, row_bytes) // CHUNK_ROWS
+    return chunks * CHUNK_ROWS if chunks else CHUNK_ROWS // 8
+
+
 def codes_column(state: State) -> Column:
     """The codes of the valid generation."""
     return codes_of(state.generation, state.code_size, state.head)

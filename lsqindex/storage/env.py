@@ -279,6 +279,12 @@ class Env:
                     del _registry[self.path]
             self._closing.set()
 
+    def __del__(self) -> None:
+        # What was in memory and is a file now: whoever read it last lets go of it. (Others are closed by then.)
+        if self.pid == os.getpid() and self._private:
+            with contextlib.suppress(Exception):  # the interpreter may be ending
+                self.close_files()
+
     def sleep(self) -> bool:
         """Before a fork: close the file and let nobody in, if nobody is using it now."""
         if self.memory or not self.gate.try_alone():

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import DamagedError, IndexExistsError, LsqIndexError, NotAnIndexError, StorageError
 from . import env as envs
 from . import files, keys, merge, sorted_ids
-from .columns import CHUNK_ROWS, Column, RowNumbers
+from .columns import Column, RowNumbers, rows_within
 from .env import Env, Reader, Wait
 from .meta import Options, Subset, read_subset
 from .records import REMEDY
@@ -72,6 +72,21 @@ def compact(writer: Writer, options: Options, progress: Progress, choose: Choice
         _replace(new, writer)
 
 
+def replace(
+    writer: Writer,
+    snapshot: Callable[[], AbstractContextManager[Reader]],
+    options: Options,
+    progress: Progress,
+    choose: Choice = read_subset,
+) -> None:
+    """Put a compacted copy of a snapshot of another index in the place of the file that ``writer`` holds."""
+    with files.new_file(writer.env.path) as new:
+        with snapshot() as source:
+            _copy(source, options, new, progress, choose)
+        _list_all(new)
+        _replace(new, writer)
+
+
 def tidy_small(writer: Writer, options: Options) -> None:
     """Compact a small file that is nearly half empty, after rows were moved in it.
 
@@ -110,7 +125,7 @@ def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progres
     """Everything of ``source``, committed to ``new``; rows have other numbers there, so nothing is listed yet."""
     old = Store(source, options)
     living = old.living()
-    step = max(1, COMMIT_BYTES // old.row_bytes() // CHUNK_ROWS) * CHUNK_ROWS
+    step = rows_within(COMMIT_BYTES, old.row_bytes())
     with new.write() as writer:
         writer.begin()
         writer.run(lambda writer: _copy_meta(source, options, choose(source), writer))

@@ -8,7 +8,6 @@ never moves a large value, so its address holds in later snapshots too, until th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +30,7 @@ class Rows:
         self.source = source
         known = _known(column, source)
         self.starts, self.counts, self.count = known.starts, known.counts, known.count
-        self.addresses, self.verified = known.addresses, known.verified
+        self.addresses, self.verified, self.checksums = known.addresses, known.verified, known.checksums
 
     @classmethod
     def all(cls, column: Column, source: Reader | Writer) -> Rows:
@@ -61,12 +60,10 @@ class Rows:
                 runs.append((start, start + count))
         return runs
 
-    def payloads(self) -> Iterator[tuple[int, memoryview]]:
-        """(rows, payload) of every record, verified, in order; there may be rows beyond those of the snapshot."""
-        self.touch_all()
-        for first in self.starts.tolist():
-            value = memoryview(self.source.get(self.column.db, self.column.key(first)))
-            yield records.peek(value, self.column.what)[0], value[records.HEADER_SIZE :]
+    def payload(self, first: int) -> tuple[memoryview, int]:
+        """The payload of a record that has been verified, and its number of rows, maybe more than the snapshot has."""
+        value = memoryview(self.source.get(self.column.db, self.column.key(first)))
+        return value[records.HEADER_SIZE :], records.peek(value, self.column.what)[0]
 
     def touch_all(self) -> None:
         """Verify all records that nobody in this process has touched before."""
