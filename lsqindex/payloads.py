@@ -145,4 +145,11 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{type(value).__name__} cannot be stored")
+    hint = (
+        ", but its isoformat() can"
+        if hasattr(value, "isoformat")
+        else ", but a list can"
+        if isinstance(value, set)
+        else ""
+    )
+    raise TypeError(f"a {type(value).__name__} cannot be stored{hint}")

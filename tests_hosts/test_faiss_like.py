@@ -12,6 +12,7 @@ from datasets import Dataset
 from numpy.typing import NDArray
 from sentence_transformers.util.quantization import quantize_embeddings, semantic_search_faiss
 
+import lsqindex
 from lsqindex import LsqIndexError
 from lsqindex.errors import DuplicateIdError
 from lsqindex.hosts.faiss_like import METRIC_INNER_PRODUCT, METRIC_L2, Index
@@ -128,6 +129,15 @@ def test_wrong_input(tmp_path: Path) -> None:
         index.search(QUERIES[:, 1:], 1)
     with pytest.raises(LsqIndexError, match="24 dimensions"):
         Index(DIM + 1, path=tmp_path / "index")
+    assert index.search(QUERIES, 1, params=None)[1].shape == (len(QUERIES), 1)
+    with pytest.raises(LsqIndexError, match="params"):
+        index.search(QUERIES, 1, params=faiss.SearchParameters())  # type: ignore[arg-type]
+    for key in (-1, 77):
+        with pytest.raises(RuntimeError):
+            index.reconstruct(key)
+    lsqindex.Index.create(tmp_path / "named", DIM, ids="str").close()
+    with pytest.raises(LsqIndexError, match="'str'"):
+        Index(DIM, path=tmp_path / "named")
 
 
 def test_file(tmp_path: Path) -> None:

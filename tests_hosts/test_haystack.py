@@ -8,7 +8,9 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -568,7 +570,7 @@ def test_errors_are_haystacks(make: Make, tmp_path: Path) -> None:
         store.embedding_retrieval([1.0, 0.0], top_k=0)
     assert store.count_documents() == 1 and store.filter_documents()[0].meta == {}
     with pytest.raises(DocumentStoreError, match="directory"):
-        LsqDocumentStore(tmp_path / "absent" / "documents.lsq").count_documents()
+        LsqDocumentStore(tmp_path / "absent" / "documents.lsq").write_documents([Document()])
     with pytest.raises(DocumentStoreError, match="metric"):
         make(metric="l2").count_documents()
     Index.create(tmp_path / "other.lsq", 2).close()
@@ -585,3 +587,80 @@ def test_errors_of_the_retriever(document_store: LsqDocumentStore) -> None:
         LsqEmbeddingRetriever(document_store, top_k=0)
     with pytest.raises(ValueError):
         LsqEmbeddingRetriever(document_store, filter_policy="both")
+
+
+# -- two stores of one file -----------------------------------------------------------------------
+
+
+def test_the_first_embedding_loses_nothing_that_another_store_writes(make: Make, tmp_path: Path) -> None:
+    for turn in range(6):
+        (tmp_path / "documents.lsq").unlink(missing_ok=True)
+        one, other, written = make(), make(), ["0"]
+        one.write_documents([Document(id="0")])
+        stop = threading.Event()
+
+        def write(other: LsqDocumentStore = other, written: list[str] = written, stop: Any = stop) -> None:
+            while not stop.is_set():
+                other.write_documents([Document(id=f"{len(written)}")])
+                written.append(f"{len(written)}")
+
+        with ThreadPoolExecutor() as pool:
+            done = pool.submit(write)
+            time.sleep(0.01 * turn)
+            one.write_documents([Document(id="embedded", embedding=[1.0, 0.0])])
+            time.sleep(0.01)
+            stop.set()
+            done.result()
+        for store in (one, other):
+            assert {document.id for document in store.filter_documents()} == {*written, "embedded"}
+            assert [found.id for found in store.embedding_retrieval([1.0, 0.0])] == ["embedded"]
+
+
+def test_a_store_goes_on_when_another_makes_the_file_anew(make: Make) -> None:
+    one, other = make(), make()
+    one.write_documents([Document(id="a", embedding=[1.0, 0.0])])
+    assert other.count_documents() == 1
+    one.delete_all_documents(recreate_index=True)
+    assert other.count_documents() == 0 and other.embedding_retrieval([1.0, 0.0]) == []
+    other.write_documents([Document(id="b", embedding=[1.0, 0.0, 0.0])])
+    assert [document.id for document in one.filter_documents()] == ["b"]
+
+
+def test_an_update_does_not_bring_back_what_another_store_has_replaced(make: Make) -> None:
+    one, other = make(), make()
+    one.write_documents([Document(id="a", content="0", embedding=[1.0, 0.0], meta={"n": 0})])
+    stop = threading.Event()
+
+    def replace() -> int:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            document = Document(id="a", content=f"{number}", embedding=[1.0, 0.0], meta={"n": number})
+            other.write_documents([document], DuplicatePolicy.OVERWRITE)
+            assert other.filter_documents()[0].content == f"{number}"
+        return number
+
+    with ThreadPoolExecutor() as pool:
+        last = pool.submit(replace)
+        for _ in range(20):
+            assert one.update_by_filter({}, {"seen": True}) == 1
+        stop.set()
+    assert one.filter_documents()[0].meta["n"] == last.result()
+
+
+def test_who_only_asks_makes_no_file(make: Make, tmp_path: Path) -> None:
+    store = make(embedding_dim=4)
+    assert store.count_documents() == 0 and store.filter_documents() == []
+    assert store.embedding_retrieval([1.0, 0.0, 0.0, 0.0]) == [] and store.get_metadata_fields_info() == {}
+    assert store.update_by_filter({}, {"a": 1}) == 0 and store.delete_by_filter({}) == 0
+    store.delete_documents(["a"])
+    store.delete_all_documents(recreate_index=True)
+    assert not (tmp_path / "documents.lsq").exists()
+    make(fields=["year"]).write_documents([Document(meta={"year": 1})])
+    assert "meta.year" in store.index.stats()["fields"]
+
+
+def test_a_duplicate_names_haystacks_policies(document_store: LsqDocumentStore) -> None:
+    document_store.write_documents([Document(id="a")])
+    with pytest.raises(DuplicateDocumentError, match=r"'a' is in the index already; DuplicatePolicy\.OVERWRITE"):
+        document_store.write_documents([Document(id="a")])

@@ -7,6 +7,7 @@ is run on its own store, too, which shows that they are told rightly.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import datetime
 import pickle
@@ -14,7 +15,9 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -440,6 +443,66 @@ async def test_async() -> None:
     assert found.ids == [C]
     await store.aclear()
     assert await store.aget_nodes() == []
+
+
+async def test_the_loop_goes_on_while_nodes_are_added(tmp_path: Path) -> None:
+    store = LsqVectorStore(tmp_path / "store", train_size=500, bits=32)
+    adding = asyncio.create_task(store.async_add(unit_nodes(1500, 32)[0]))
+    turns = 0
+    while not adding.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert len(adding.result()) == 1500 and turns > 20
+
+
+def test_nodes_that_no_longer_match_are_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, other = LsqVectorStore(tmp_path / "store"), LsqVectorStore(tmp_path / "store")
+    store.add(three_nodes())
+    delete = Index.delete
+
+    def late(self: Index, ids: Any) -> int:
+        other.add([TextNode(id_=A, embedding=[1.0, 0.0], metadata={"rank": "z"})])
+        return delete(self, ids)
+
+    monkeypatch.setattr(Index, "delete", late)
+    store.delete_nodes(filters=filters(where("rank", value="a")))
+    store.delete("test-0")
+    assert {node.node_id for node in store.get_nodes()} == {A, B, C}
+
+
+def test_mmr_when_a_node_is_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, other = LsqVectorStore(tmp_path / "store"), LsqVectorStore(tmp_path / "store")
+    store.add(three_nodes())
+    get = Index.get
+
+    def late(self: Index, ids: Any) -> Any:
+        other.delete_nodes([C])
+        return get(self, ids)
+
+    monkeypatch.setattr(Index, "get", late)
+    assert sorted(ask(store, [1, 1], 3, mode=VectorStoreQueryMode.MMR).ids or []) == sorted([A, B])
+
+
+def test_nothing_is_lost_of_what_is_added_while_a_store_is_persisted(tmp_path: Path) -> None:
+    for turn in range(5):
+        store, stop = LsqVectorStore(), threading.Event()
+        store.add([TextNode(id_="0", embedding=[1.0, 0.0])])
+
+        def add(store: LsqVectorStore = store, stop: threading.Event = stop) -> list[str]:
+            added = ["0"]
+            while not stop.is_set():
+                added += store.add([TextNode(id_=f"{len(added)}", embedding=[1.0, 0.0])])
+                assert ask(store, [1, 0], 1).ids
+            return added
+
+        with ThreadPoolExecutor() as pool:
+            done = pool.submit(add)
+            time.sleep(0.01)
+            store.persist(str(tmp_path / f"{turn}"))
+            time.sleep(0.01)
+            stop.set()
+        again = LsqVectorStore(tmp_path / f"{turn}")
+        assert {node.node_id for node in again.get_nodes()} == set(done.result())
 
 
 # -- queries --------------------------------------------------------------------------------------

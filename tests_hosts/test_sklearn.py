@@ -88,6 +88,19 @@ def test_too_many_neighbors(n_neighbors: int) -> None:
         LsqNeighborsTransformer().fit(X[:5]).kneighbors(n_neighbors=n_neighbors)
 
 
+def test_jobs_are_counted_as_joblib_does() -> None:
+    found = [LsqNeighborsTransformer(n_jobs=jobs).fit_transform(X) for jobs in (None, 1, 2, -1)]
+    assert all((graph != found[0]).nnz == 0 for graph in found)
+
+
+def test_a_fitted_transformer_keeps_its_metric() -> None:
+    fitted = LsqNeighborsTransformer().fit(X)
+    before = fitted.kneighbors(X[:5])[0]
+    assert np.array_equal(fitted.set_params(metric="sqeuclidean").kneighbors(X[:5])[0], before)
+    with pytest.raises(ValueError, match="mode='foo'"):
+        fitted.kneighbors_graph(X[:5], mode="foo")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("wrong", [{"mode": "graph"}, {"metric": "manhattan"}, {"encoder_params": {"bits": -3}}])
 def test_wrong_parameters(wrong: dict[str, Any]) -> None:
     with pytest.raises((ValueError, LsqIndexError), match=r"mode|metric|bits"):

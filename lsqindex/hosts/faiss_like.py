@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import index as indexes
-from ..errors import ParameterError, UnknownIdError, VectorError
+from ..errors import IdError, ParameterError, UnknownIdError, VectorError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -59,10 +59,11 @@ class Index:
             self._index = indexes.Index.open(path)
         else:
             self._index = indexes.Index.create(path, d, **options)
-        if (self._index.dim, self._index.metric) != (d, _METRICS[metric]):
-            found = f"{self._index.dim} dimensions and the metric {self._index.metric!r}"
+        ids = self._index.stats()["ids"]
+        if (self._index.dim, self._index.metric, ids) != (d, _METRICS[metric], "int"):
+            found = f"{self._index.dim} dimensions, the metric {self._index.metric!r} and ids of the kind {ids!r}"
             self._index.close()
-            raise ParameterError(f"{path}: has {found}; give d={d} and metric={_METRICS[metric]!r} another path")
+            raise ParameterError(f"{path}: has {found}; give d={d}, metric={_METRICS[metric]!r} and 'int' another path")
         self.rerank = rerank
         #: As in FAISS; nothing is told.
         self.verbose = False
@@ -118,12 +119,14 @@ class Index:
 
     # -- asking -------------------------------------------------------------------------------
 
-    def search(self, x: ArrayLike, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def search(self, x: ArrayLike, k: int, *, params: None = None) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Distances and ids of the ``k`` nearest of each query, shape (n, k) each.
 
         Squared distances, the smallest first, or inner products, the largest first. Where there are fewer than ``k``,
         the id is −1 and the distance the worst float32.
         """
+        if params is not None:
+            raise ParameterError("params: FAISS's parameters of a search mean nothing here; set `rerank` of the index")
         queries = np.asarray(x)
         if queries.ndim != 2:
             raise VectorError(f"x: shape (n, {self.d}) is needed, got {queries.shape}")
@@ -144,7 +147,7 @@ class Index:
         """The vectors of several ids, shape (n, d)."""
         try:
             return self._index.get(np.atleast_1d(np.asarray(key, np.int64)))
-        except UnknownIdError as error:
+        except (UnknownIdError, IdError) as error:
             raise RuntimeError(str(error)) from error
 
     def search_and_reconstruct(

@@ -4,7 +4,8 @@ write_documents ─▶ one transaction: embeddings, ids, and payloads, which are
 retriever       ─▶ ids, distances, payloads ─▶ documents with scores
 
 A document without an embedding lies under zeros, which no search returns and no training sees. How many dimensions
-embeddings have is known when the first one comes: until then the file has one dimension, and is made anew then.
+embeddings have is known when the first one comes: until then the file has one dimension, and is replaced then. Other
+stores of the same file notice, and go on with the new one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..errors import (
     IndexMissingError,
     LsqIndexError,
     ParameterError,
-    StorageError,
+    ReplacedError,
     TooFewVectorsError,
     UnknownIdError,
 )
@@ -63,6 +64,9 @@ T = TypeVar("T")
 
 _HAS_EMBEDDING: Filter = {EMBEDDED: {"$exists": True}}
 
+#: How often to begin anew where another index was put into the place of the file.
+_TRIES = 20
+
 #: More than any index holds: it is trained from here, when there are embeddings enough.
 _NEVER = 1 << 40
 
@@ -70,7 +74,7 @@ _NEVER = 1 << 40
 class LsqDocumentStore:
     """Documents, with and without embeddings, in the file ``path``.
 
-    The file is made when it is first needed, and is opened where it is there already. ``embedding_dim`` is, by default,
+    The file is made by the first write, and is opened where it is there already. ``embedding_dim`` is, by default,
     that of the first embedding. Embeddings are compared by ``metric``: "cosine", "ip" or "l2". ``fields`` are names of
     metadata that filters ask for often. The index trains itself when there are ``train_size`` embeddings (10,000). A
     scan's best ``rerank`` are ordered again by the kept vectors. ``options`` are those of
@@ -113,7 +117,7 @@ class LsqDocumentStore:
         self.fields, self.train_size, self.rerank, self.options = list(fields), train_size, rerank, options
         self._file = file_path(path)
         self._index: Index | None = None
-        self._opening, self._changing = threading.RLock(), threading.RLock()
+        self._opening = threading.RLock()
         self._last = 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,47 +163,47 @@ class LsqDocumentStore:
 
     def delete_documents(self, document_ids: list[str]) -> None:
         """Delete what there is of these ids."""
-        with self._changing, self._opened() as index:
-            index.delete(document_ids)
+        self._ask(lambda index: index.delete(document_ids), 0)
 
     def delete_all_documents(self, recreate_index: bool = False) -> None:
         """Delete everything. ``recreate_index`` makes the file anew, untrained, for embeddings of any dimensions."""
-        if not recreate_index:
+        if recreate_index:
+            self._ask(lambda index: index.replace(lambda old: Index(**self._making(self.embedding_dim))), None)
+        else:
             self.delete_by_filter({})
-            return
-        with self._changing, self._opened():
-            self._make_anew(self.embedding_dim, [], [])
 
     def delete_by_filter(self, filters: dict[str, Any]) -> int:
         """Delete what a filter lets through; how many there were."""
         allowed = on_payloads(filters)
-        with self._changing, self._opened() as index, index.batch() as batch:
-            return batch.delete(index.ids(allowed))
+        return self._ask(lambda index: index.delete(allowed), 0)
 
     def update_by_filter(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
         """Put ``meta`` into the metadata of what a filter lets through; how many there were."""
         allowed = on_payloads(filters)
 
         def update(index: Index) -> int:
-            ids = index.ids(allowed)
-            payloads = [with_meta(payload, {**payload["meta"], **meta}) for payload in index.payloads(ids)]
-            index.set_payloads(ids, payloads)
-            return len(ids)
+            with index.batch() as batch:
+                found = _payloads(index, allowed)
+                changed = [with_meta(payload, {**payload["meta"], **meta}) for _, payload in found]
+                batch.set_payloads([name for name, _ in found], changed)
+                return len(found)
 
-        with self._changing, self._opened() as index:
-            return _again(lambda: update(index))
+        return self._ask(update, 0)
 
     def _write(self, documents: list[Document], *, upsert: bool = False, skip: bool = False) -> int:
         dim = dim_of(documents)
-        with self._changing, self._opened() as index:
+
+        def write(index: Index) -> int:
             if dim is not None and dim != index.dim:
-                index = self._with_dim(index, dim)
+                self._set_dim(index, dim)
             with index.batch() if skip else contextlib.nullcontext(index) as target:
                 new = absent(documents, index.ids([document.id for document in documents])) if skip else documents
                 payloads = [payload_of(document, order) for document, order in zip(new, self._orders(), strict=False)]
                 target.add(vectors_of(new, index.dim), [document.id for document in new], payloads, upsert=upsert)
             self._train_if_due(index)
             return len(new)
+
+        return self._run(write)
 
     def _orders(self) -> Iterator[int]:
         """Numbers that grow with the time; many of one moment in their order."""
@@ -214,16 +218,15 @@ class LsqDocumentStore:
             return
         ids = index.ids(_HAS_EMBEDDING)
         if len(ids) >= size:
-            # What was written is durable; if the encoder needs more, or a document has gone, the next write tries.
-            with contextlib.suppress(TooFewVectorsError, UnknownIdError):
+            # What was written is durable. If the encoder needs more, or another store changes it, the next write tries.
+            with contextlib.suppress(TooFewVectorsError, UnknownIdError, ReplacedError):
                 index.train(index.get(ids))
 
     # -- asking -------------------------------------------------------------------------------
 
     def count_documents(self) -> int:
         """How many documents there are."""
-        with self._opened() as index:
-            return len(index)
+        return self._ask(len, 0)
 
     def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
         """The documents that a filter lets through, or all, in the order in which they were written."""
@@ -242,7 +245,8 @@ class LsqDocumentStore:
         The score is the cosine, the inner product, or the negative squared distance.
         """
         allowed = {"$and": [_HAS_EMBEDDING, on_payloads(filters)]}
-        with self._opened() as index:
+
+        def retrieve(index: Index) -> list[Document]:
             if len(query_embedding) != index.dim and not index.ids(_HAS_EMBEDDING):
                 return []  # no dimensions are known yet
             found = index.search(query_embedding, top_k, rerank=self.rerank, filter=allowed, with_payloads=True)
@@ -251,11 +255,12 @@ class LsqDocumentStore:
             hits = zip(found.ids.tolist(), found.payloads, scores.tolist(), strict=True)
             return [document_of(*hit, embedding=return_embedding) for hit in hits if hit[0] is not None]
 
+        return self._ask(retrieve, [])
+
     def count_documents_by_filter(self, filters: dict[str, Any]) -> int:
         """How many documents a filter lets through."""
         allowed = on_payloads(filters)
-        with self._opened() as index:
-            return len(index.ids(allowed))
+        return self._ask(lambda index: len(index.ids(allowed)), 0)
 
     def count_unique_metadata_by_filter(self, filters: dict[str, Any], metadata_fields: list[str]) -> dict[str, int]:
         """How many different values fields of metadata have in what a filter lets through."""
@@ -300,8 +305,7 @@ class LsqDocumentStore:
     def _payloads(self, filters: dict[str, Any] | None) -> list[tuple[str, dict[str, Any]]]:
         """Ids and payloads of what a filter lets through."""
         allowed = on_payloads(filters)
-        with self._opened() as index:
-            return _again(lambda: _payloads(index, allowed))
+        return self._ask(lambda index: _payloads(index, allowed), [])
 
     # -- the same, awaited --------------------------------------------------------------------
 
@@ -380,8 +384,7 @@ class LsqDocumentStore:
     @property
     def index(self) -> Index:
         """The index behind, with statistics, training and all else."""
-        with self._opened() as index:
-            return index
+        return self._run(lambda index: index)
 
     def close(self) -> None:
         """Close the file; it is opened again when it is needed."""
@@ -390,34 +393,51 @@ class LsqDocumentStore:
                 self._index.close()
             self._index = None
 
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[Index]:
-        """The index; its errors are Haystack's."""
+    def _ask(self, action: Callable[[Index], T], nothing: T) -> T:
+        """Do something with the index; ``nothing`` where nobody has made the file yet."""
         try:
-            yield self._open()
+            return self._run(action, make=False)
+        except _NoFileError:
+            return nothing
+
+    def _run(self, action: Callable[[Index], T], *, make: bool = True) -> T:
+        """Do something with the index, with the new one where another was put into its place; errors are Haystack's."""
+        try:
+            for _ in range(_TRIES):
+                index = self._open(make)
+                try:
+                    return action(index)
+                except (ReplacedError, IndexMissingError):
+                    self._forget(index)
+            raise DocumentStoreError(f"{self.path}: others put new files into its place all the time; try again")
         except DuplicateIdError as error:
-            raise DuplicateDocumentError(str(error)) from error
+            said = str(error).partition(";")[0]
+            remedy = "DuplicatePolicy.OVERWRITE replaces documents, SKIP leaves them as they are"
+            raise DuplicateDocumentError(f"{said}; {remedy}") from error
         except LsqFilterError as error:
             raise FilterError(str(error)) from error
         except LsqIndexError as error:
             raise DocumentStoreError(str(error)) from error
 
-    def _open(self) -> Index:
+    def _open(self, make: bool) -> Index:
         with self._opening:
-            if self._index is not None:
+            if self._index is None:
                 try:
-                    len(self._index)
-                    return self._index
-                except (StorageError, IndexMissingError):
-                    self._index = None  # another has made it anew, or removed it
-            try:
-                self._index = self._open_file()
-            except IndexMissingError:
-                try:
-                    self._index = Index.create(self._file, **self._making(self.embedding_dim))
-                except IndexExistsError:
-                    self._index = self._open_file()  # another process was faster
+                    self._index = self._open_file()
+                except IndexMissingError:
+                    if not make:
+                        raise _NoFileError from None
+                    try:
+                        self._index = Index.create(self._file, **self._making(self.embedding_dim))
+                    except IndexExistsError:
+                        self._index = self._open_file()  # another was faster
             return self._index
+
+    def _forget(self, index: Index) -> None:
+        """Open the file anew for what comes next. (Others may be using this one: whoever is last closes it.)"""
+        with self._opening:
+            if self._index is index:
+                self._index = None
 
     def _open_file(self) -> Index:
         index = Index.open(self._file)
@@ -438,25 +458,26 @@ class LsqDocumentStore:
         given = {"dim": dim or 1, "metric": self.metric, "ids": "str", "fields": [EMBEDDED, *names]}
         return {**options, **given, "train_size": _NEVER}
 
-    def _with_dim(self, index: Index, dim: int) -> Index:
-        """The index, for embeddings of other dimensions than it has: possible as long as it has none."""
-        needed = index.dim if index.ids(_HAS_EMBEDDING) else self.embedding_dim or dim
-        if dim != needed:
-            raise DocumentStoreError(
-                f"embedding: {dim} numbers, and {needed} are needed, as all documents must be embedded by one model; "
-                "delete_all_documents(recreate_index=True) begins anew"
-            )
-        found = _again(lambda: _payloads(index, None))
-        return self._make_anew(dim, [name for name, _ in found], [payload for _, payload in found])
+    def _set_dim(self, index: Index, dim: int) -> None:
+        """Make place for embeddings of other dimensions than the index has: possible as long as it has none."""
 
-    def _make_anew(self, dim: int | None, ids: list[str], payloads: list[dict[str, Any]]) -> Index:
-        """Put a new index into the place of the old one, with documents that have no embeddings."""
-        new = Index(**self._making(dim))
-        new.add(np.zeros((len(ids), new.dim), np.float32), ids, payloads)
-        new.save(self._file)
-        with self._opening:
-            self._index = new
-        return new
+        def anew(old: Index) -> Index:
+            needed = old.dim if old.ids(_HAS_EMBEDDING) else self.embedding_dim or dim
+            if dim != needed:
+                raise DocumentStoreError(
+                    f"embedding: {dim} numbers, and {needed} are needed, as all documents must be embedded by one "
+                    "model; delete_all_documents(recreate_index=True) begins anew"
+                )
+            found = _payloads(old, None)
+            new = Index(**self._making(dim))
+            new.add(np.zeros((len(found), dim)), [name for name, _ in found], [payload for _, payload in found])
+            return new
+
+        index.replace(anew)
+
+
+class _NoFileError(Exception):
+    """Nobody has written a document yet."""
 
 
 @component
@@ -533,12 +554,8 @@ class LsqEmbeddingRetriever:
 
 
 def _payloads(index: Index, allowed: Filter | None) -> list[tuple[str, dict[str, Any]]]:
-    ids = index.ids(allowed)
-    return list(zip(ids, index.payloads(ids), strict=True))
-
-
-def _again(action: Callable[[], T]) -> T:
-    """Do what finds ids, and then asks for them; again, where another has deleted one meanwhile."""
+    """Ids and payloads of what a filter lets through; asked again, where another has deleted one meanwhile."""
     while True:
+        ids = index.ids(allowed)
         with contextlib.suppress(UnknownIdError):
-            return action()
+            return list(zip(ids, index.payloads(ids), strict=True))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..encoders.base import Metric, check_int
 from ..errors import ClosedError, FilterError, IdError, IndexExistsError, ParameterError, PayloadError, UnknownIdError
+from ..ids import read_ids
 from ..index import Index
+from ..payloads import read_payloads
 from ..settings import file_path
 
 try:
@@ -151,12 +153,13 @@ class LsqVectorStore(VectorStore):
         """Embed texts and store them; their ids. What was stored under one of ``ids`` is replaced.
 
         When it returns they are on the disk: all of them or, after an error, none. With ``batch_size`` so many are
-        embedded and stored at a time. An id that is None or not given is made up.
+        embedded and stored at a time. An id that is None or not given is made up. Of texts under one id the last
+        counts.
         """
-        parts = list(_parts(texts, metadatas, ids, batch_size))
+        names, parts = _parts(texts, metadatas, ids, batch_size)
         for part in parts:
             self._add(part, self._embedding.embed_documents(part.texts))
-        return [name for part in parts for name in part.ids]
+        return names
 
     async def aadd_texts(
         self,
@@ -167,11 +170,11 @@ class LsqVectorStore(VectorStore):
         batch_size: int | None = None,
     ) -> list[str]:
         """As :meth:`add_texts`."""
-        parts = list(_parts(texts, metadatas, ids, batch_size))
+        names, parts = _parts(texts, metadatas, ids, batch_size)
         for part in parts:
             vectors = await self._embedding.aembed_documents(part.texts)
             await run_in_executor(None, self._add, part, vectors)
-        return [name for part in parts for name in part.ids]
+        return names
 
     def delete(self, ids: Sequence[str] | None = None, *, filter: Mapping[str, Any] | None = None) -> bool:
         """Delete what there is of ``ids``, or all that ``filter`` lets through; without both, everything."""
@@ -179,7 +182,7 @@ class LsqVectorStore(VectorStore):
             raise ParameterError("delete: ids or a filter, not both")
         index = self._find()
         if index is not None:
-            index.delete(index.ids(_on_metadata(filter)) if ids is None else ids)
+            index.delete((_on_metadata(filter) or {}) if ids is None else ids)
         return True
 
     def _add(self, part: _Part, vectors: ArrayLike) -> None:
@@ -288,6 +291,14 @@ class LsqVectorStore(VectorStore):
             if self._index is not None:
                 self._index.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self._path is None and self._index is not None:
+            raise ParameterError("a store in memory cannot be pickled or copied; give it a path")
+        return {**self.__dict__, "_index": None, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
+
     def __enter__(self) -> Self:
         return self
 
@@ -324,8 +335,11 @@ class LsqVectorStore(VectorStore):
     def _open_file(self, path: Path) -> Index:
         index = Index.open(path, read_only=self._read_only, wait=self._wait)
         complaint = ""
-        if index.stats()["ids"] != "str":
+        stats = index.stats()
+        if stats["ids"] != "str":
             complaint = "its ids are numbers, so it is no store of documents"
+        elif not all(name.startswith(_METADATA) for name in stats["fields"]):
+            complaint = "its documents are those of another program"
         elif self._metric not in (None, index.metric):
             complaint = f"its metric is {index.metric!r}, and metric={self._metric!r} was asked for"
         if complaint:
@@ -348,8 +362,8 @@ def _parts(
     metadatas: Sequence[Mapping[str, Any] | None] | None,
     ids: Sequence[str | None] | None,
     batch_size: int | None,
-) -> Iterator[_Part]:
-    """Texts, checked before the first is embedded: that may cost money."""
+) -> tuple[list[str], list[_Part]]:
+    """The ids of texts, and the texts, checked before the first is embedded: that may cost money."""
     given = list(texts)
     for what, others in (("metadatas", metadatas), ("ids", ids)):
         if others and len(others) != len(given):
@@ -359,10 +373,14 @@ def _parts(
         {"text": text, "metadata": dict(metadata or {})}
         for text, metadata in zip(given, metadatas or [None] * len(given), strict=True)
     ]
+    read_ids(names, "str")
+    read_payloads(payloads, len(given), ())
+    # Of those under one id only the last.
+    last = list({name: at for at, name in enumerate(names)}.values())
     size = max(len(given), 1) if batch_size is None else check_int("batch_size", batch_size, 1, 1 << 40)
-    for first in range(0, len(given), size):
-        part = slice(first, first + size)
-        yield _Part(given[part], names[part], payloads[part])
+    cut = [last[first : first + size] for first in range(0, len(last), size)]
+    parts = [_Part([given[i] for i in own], [names[i] for i in own], [payloads[i] for i in own]) for own in cut]
+    return names, parts
 
 
 def _document(name: str, payload: Any) -> Document:

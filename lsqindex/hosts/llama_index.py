@@ -9,6 +9,7 @@ How many dimensions embeddings have is known with the first node. The index is m
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
@@ -127,7 +128,7 @@ class LsqVectorStore(BasePydanticVectorStore):
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete the nodes of a document."""
         if (index := self._find()) is not None:
-            index.delete(index.ids({_REF: ref_doc_id}))
+            index.delete({_REF: ref_doc_id})
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
@@ -135,12 +136,12 @@ class LsqVectorStore(BasePydanticVectorStore):
         """Delete nodes that are named, or that match, or both where both are given; without either none."""
         index = self._find()
         if index is not None and not (node_ids is None and filters is None):
-            index.delete(index.ids(_filter(index, node_ids, None, filters)))
+            index.delete(_filter(index, node_ids, None, filters))
 
     def clear(self) -> None:
         """Delete all nodes. What the index is, with its dimensions and its encoder, stays."""
         if (index := self._find()) is not None:
-            index.delete(index.ids())
+            index.delete({})
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
         """Nodes that are named, in that order, or that match, or both where both are given; without either all."""
@@ -185,10 +186,43 @@ class LsqVectorStore(BasePydanticVectorStore):
         names = list(payloads)
         if mmr and names:
             threshold = kwargs.get("mmr_threshold", query.mmr_threshold)
-            names, scores = _diverse(index, query.query_embedding, names, top, threshold)
+            try:
+                names, scores = _diverse(index, query.query_embedding, names, top, threshold)
+            except UnknownIdError:
+                return self.query(query, **kwargs)  # one of them was deleted meanwhile
         else:
             scores = _similarities(index, matches.distances[: len(names)])
         return VectorStoreQueryResult(nodes=[_node(payloads[name]) for name in names], similarities=scores, ids=names)
+
+    # -- the same, awaited: LlamaIndex's own would block the loop ---------------------------------
+
+    async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """As :meth:`add`."""
+        return await asyncio.to_thread(self.add, nodes, **kwargs)
+
+    async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """As :meth:`delete`."""
+        await asyncio.to_thread(self.delete, ref_doc_id, **delete_kwargs)
+
+    async def adelete_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
+    ) -> None:
+        """As :meth:`delete_nodes`."""
+        await asyncio.to_thread(self.delete_nodes, node_ids, filters, **delete_kwargs)
+
+    async def aclear(self) -> None:
+        """As :meth:`clear`."""
+        await asyncio.to_thread(self.clear)
+
+    async def aget_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
+    ) -> list[BaseNode]:
+        """As :meth:`get_nodes`."""
+        return await asyncio.to_thread(self.get_nodes, node_ids, filters)
+
+    async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """As :meth:`query`."""
+        return await asyncio.to_thread(self.query, query, **kwargs)
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -208,8 +242,10 @@ class LsqVectorStore(BasePydanticVectorStore):
             return
         _save(index, Path(persist_path))
         if self.path is None:
-            self.close()
-            self.path = os.fspath(persist_path)
+            with _OPENING:
+                if index is not None and Path(index.path or "") != Path(persist_path):
+                    self._index = None  # a passing copy, which whoever uses it last closes
+                self.path = os.fspath(persist_path)
 
     @classmethod
     def from_persist_path(cls, persist_path: str, fs: fsspec.AbstractFileSystem | None = None, **settings: Any) -> Self:

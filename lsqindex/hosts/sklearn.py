@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..index import Index, Kept
 
 try:
+    from joblib import effective_n_jobs
     from scipy.sparse import csr_matrix
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils.validation import check_is_fitted, validate_data
@@ -50,7 +51,7 @@ class LsqNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     rerank
         Of a search: :meth:`lsqindex.Index.search`.
     n_jobs
-        Threads of a search; None: all processors.
+        Threads of a search, as joblib counts them (-1: all processors); None: all processors.
 
     >>> from sklearn.datasets import load_digits
     >>> vectors = load_digits().data
@@ -98,6 +99,7 @@ class LsqNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         }
         self._index = _in_own_folder(lambda path: Index.create(path, vectors.shape[1], **options))
         self._index.add(vectors)
+        self.effective_metric_ = self.metric
         self.n_samples_fit_ = self._n_features_out = len(vectors)
         return self
 
@@ -121,6 +123,8 @@ class LsqNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self, X: ArrayLike | None = None, n_neighbors: int | None = None, mode: Graph = "connectivity"
     ) -> csr_matrix:
         """The nearest as a CSR matrix, in each row the nearest first."""
+        if mode not in ("distance", "connectivity"):
+            raise ValueError(f"mode={mode!r}: 'distance' or 'connectivity' is needed")
         distances, rows = self._nearest(X, self.n_neighbors if n_neighbors is None else n_neighbors)
         n, k = rows.shape
         values = distances.ravel() if mode == "distance" else np.ones(n * k)
@@ -139,9 +143,10 @@ class LsqNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 f"n_neighbors={k}: from 1 to {self.n_samples_fit_ - own} are possible, as it was fitted with "
                 f"n_samples={self.n_samples_fit_}"
             )
-        rows, found = self._index.search(vectors, k + own, rerank=self.rerank, threads=self.n_jobs)
+        threads = None if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+        rows, found = self._index.search(vectors, k + own, rerank=self.rerank, threads=threads)
         distances = np.maximum(found, 0, dtype=np.float64)
-        if self.metric == "euclidean":
+        if self.effective_metric_ == "euclidean":
             np.sqrt(distances, out=distances)
         return _without_self(distances, rows) if own else (distances, rows)
 

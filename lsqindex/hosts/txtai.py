@@ -3,11 +3,11 @@
     index()        ─▶ an index in memory
     save(path)     ─▶ it is the file `path` from now on; append and delete are on the disk when they return
     save(another)  ─▶ a copy there; the file stays the one in use
-    load(path)     ─▶ the file, mapped: nothing is read until a search needs it
+    load(path)     ─▶ the file, mapped: but for its ids nothing is read until a search needs it
 
 txtai writes its own parts (configuration, ids, content) at ``save`` alone. ``config["offset"]`` is the first id that
-they do not know: vectors from there on were added and never saved. They are not found, and the next ``append`` replaces
-them.
+they do not know: what a file has from there on when it is loaded was added and never saved. It is not found, and the
+next ``append`` replaces it. Two that append to one file must load it one after the other, as txtai's own parts demand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ClosedError, IndexExistsError, ParameterError, VectorError
+from ..errors import ClosedError, DuplicateIdError, IndexExistsError, ParameterError, StorageError, VectorError
 from ..index import Index
 
 try:
@@ -58,8 +58,8 @@ class LsqANN(ANN):
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__(config)
         self.backend: Index | None = None
-        #: Ids that were added and never saved, by whoever had the file before; None: not looked for yet.
-        self._unsaved: NDArray[np.int64] | None = None
+        #: Ids that were added and never saved, by whoever had the file before.
+        self._unsaved = np.empty(0, np.int64)
 
     def index(self, embeddings: ArrayLike) -> None:
         """A new index of these vectors, in memory until :meth:`save`; their ids are 0, 1, 2, …"""
@@ -68,6 +68,8 @@ class LsqANN(ANN):
             raise ParameterError(f"quantize={quantize}: this backend takes vectors as they are; its bits compress them")
         vectors = np.asarray(embeddings)
         making = {**_MAKING, **{name: value for name, value in self._settings().items() if name not in _SEARCH}}
+        if making["metric"] == "l2":
+            raise ParameterError("metric='l2': txtai takes scores above 0 only; 'cosine' or 'ip' is needed")
         index = Index(vectors.shape[1], **making)
         _finite(index.add, vectors)
         self._use(index)
@@ -77,11 +79,14 @@ class LsqANN(ANN):
     def append(self, embeddings: ArrayLike) -> None:
         """Add vectors under the ids that follow."""
         vectors, first = np.asarray(embeddings), self.config["offset"]
-        if len(unsaved := self._find_unsaved()):
-            self._open().delete(unsaved)
-            self._unsaved = unsaved[:0]
+        if len(self._unsaved):
+            self._open().delete(self._unsaved)
+            self._unsaved = self._unsaved[:0]
         ids = np.arange(first, first + len(vectors))
-        _finite(lambda vectors: self._open().add(vectors, ids), vectors)
+        try:
+            _finite(lambda vectors: self._open().add(vectors, ids), vectors)
+        except DuplicateIdError as error:
+            raise StorageError("another has added to this file since it was loaded; load it again") from error
         self.config["offset"] = first + len(vectors)
         self.metadata()
 
@@ -93,17 +98,18 @@ class LsqANN(ANN):
         """(id, score) of the nearest, for each query; the higher the score, the nearer."""
         index = self._open()
         asked = {**_SEARCHING, **{name: value for name, value in self._settings().items() if name in _SEARCH}}
-        ids, distances = _finite(lambda queries: index.search(queries, limit, **asked), np.asarray(queries))
+        more = limit + len(self._unsaved)
+        ids, distances = _finite(lambda queries: index.search(queries, more, **asked), np.asarray(queries))
         scores = 1 - distances if index.metric == "cosine" else -distances
         found = (ids >= 0) & (ids < self.config["offset"])
         return [
-            list(zip(names[there].tolist(), values[there].tolist(), strict=True))
+            list(zip(names[there].tolist(), values[there].tolist(), strict=True))[:limit]
             for names, values, there in zip(ids, scores, found, strict=True)
         ]
 
     def count(self) -> int:
         """How many vectors there are."""
-        return len(self._open()) - len(self._find_unsaved())
+        return len(self._open()) - len(self._unsaved)
 
     def save(self, path: str) -> None:
         """Everything is in the file ``path`` when this returns; whatever was there is replaced."""
@@ -116,10 +122,11 @@ class LsqANN(ANN):
 
     def load(self, path: str) -> None:
         """Open the file ``path``."""
-        self._use(Index.open(path))
-        self._unsaved = None
-        if "offset" not in self.config:
-            self.config["offset"] = int(self._open().ids().max(initial=-1)) + 1
+        index = Index.open(path)
+        self._use(index)
+        ids = index.ids()
+        offset = self.config.setdefault("offset", int(ids.max(initial=-1)) + 1)
+        self._unsaved = ids[ids >= offset]
 
     def close(self) -> None:
         """Close the index; what is in memory is gone."""
@@ -135,12 +142,6 @@ class LsqANN(ANN):
         if self.backend is None:
             raise ClosedError("there is no index; index(vectors) makes one, load(path) opens one")
         return self.backend
-
-    def _find_unsaved(self) -> NDArray[np.int64]:
-        if self._unsaved is None:
-            ids = self._open().ids()
-            self._unsaved = ids[ids >= self.config["offset"]]
-        return self._unsaved
 
     def _settings(self) -> dict[str, Any]:
         return self.config.get(self.config["backend"]) or {}

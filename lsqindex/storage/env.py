@@ -519,6 +519,8 @@ def open_env(path: str | os.PathLike[str], *, sync: bool = True) -> Env:
                 env = _registry[real] = Env(real, sync=sync)
                 return env
             if env.users:
+                if not os.path.lexists(real):  # it is open, but nobody will ever find it again
+                    raise IndexMissingError(f"{path}: no such file; Index.create makes one")
                 env.users += 1
                 return env
         env._closing.wait()
