@@ -210,7 +210,20 @@ def _connected(name: str, operand: Any, read_ids: Callable[[Any], Any], depth: i
     if not isinstance(operand, Sequence) or not operand or not all(isinstance(part, Mapping) for part in operand):
         raise FilterError(f"filter: {name} takes a list of filters, got {shown(operand)}")
     parts = tuple(_all_of(part, read_ids, depth + 1) for part in operand)
-    return Every(parts) if name == "$and" else Either(parts)
+    return Every(parts) if name == "$and" else _either(parts)
+
+
+def _either(parts: Sequence[Condition]) -> Condition:
+    """One of several; equalities of one field are one look-up."""
+    wanted: dict[str, list[Any]] = {}
+    others = []
+    for part in parts:
+        if isinstance(part, Field) and part.test in ("$eq", "$in"):
+            wanted.setdefault(part.name, []).extend(part.wanted)
+        else:
+            others.append(part)
+    together = (*(Field(name, "$in", tuple(values)) for name, values in wanted.items()), *others)
+    return together[0] if len(together) == 1 else Either(together)
 
 
 def _field(name: str, wanted: Any, depth: int) -> Condition:
