@@ -145,11 +145,5 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
-    hint = (
-        ", but its isoformat() can"
-        if hasattr(value, "isoformat")
-        else ", but a list can"
-        if isinstance(value, set)
-        else ""
-    )
-    raise TypeError(f"a {type(value).__name__} cannot be stored{hint}")
+    instead = "isoformat()" if hasattr(value, "isoformat") else "list" if isinstance(value, set | frozenset) else ""
+    raise TypeError(f"a {type(value).__name__} cannot be stored{f', but its {instead} can' if instead else ''}")

@@ -577,7 +577,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "a list": ([{}, [1]], r"a mapping \(or None\) is needed, got \[1\] at 1"),
     "text": ([{}, "a"], "a mapping .* at 1"),
     "a name that is no string": ([{}, {1: 2}], "names must be strings, got 1 at 1"),
-    "a set": ([{}, {"a": {1}}], "at 1: set cannot be stored; possible are"),
+    "a set": ([{}, {"a": {1}}], "at 1: a set cannot be stored, but its list can; possible are"),
     "an object": ([{}, {"a": [object()]}], "object cannot be stored"),
     "a date": ([{}, {"a": datetime(2026, 1, 1, tzinfo=timezone.utc)}], "datetime cannot be stored"),
     "a decimal": ([{}, {"a": Decimal(1)}], "Decimal cannot be stored"),
