@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -48,17 +46,11 @@ try:
 except ImportError as error:
     raise ImportError("lsqindex.hosts.llama_index needs LlamaIndex: pip install 'lsqindex[llama-index]'") from error
 
+from .files import in_own_folder, making, save_over, searching
 from .llama_filters import EVERYTHING, Filter, field_name, translate
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-#: Settings of a search; all others are those of :meth:`Index.create`.
-_SEARCH = ("strategy", "distance", "rerank", "probes", "candidates", "progressive", "threads")
-
-#: Exact to the eye: recall10@10 is above 0.99 on all data of docs/benchmarks.md.
-_MAKING = {"metric": "cosine", "keep_vectors": "float16"}
-_SEARCHING = {"rerank": 100}
 
 #: Nodes from which MMR chooses, at least, and for each node that it is asked for.
 _POOL, _POOL_FACTOR = 100, 4
@@ -173,13 +165,12 @@ class LsqVectorStore(BasePydanticVectorStore):
         if index is None or not top:
             return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
         pool = kwargs.get("mmr_prefetch_k") or max(_POOL, _POOL_FACTOR * top)
-        asked = {name: value for name, value in {**_SEARCHING, **self.settings, **kwargs}.items() if name in _SEARCH}
         matches = index.search(
             query.query_embedding,
             min(max(pool, top), len(index)) if mmr else top,
             filter=_filter(index, query.node_ids or None, query.doc_ids or None, query.filters),
             with_payloads=True,
-            **asked,
+            **searching({**self.settings, **kwargs}),
         )
         payloads = dict(zip(matches.ids.tolist(), matches.payloads or [], strict=True))
         payloads.pop(None, None)
@@ -314,12 +305,12 @@ class LsqVectorStore(BasePydanticVectorStore):
         """The index, made if there is none."""
         if (index := self._find()) is not None:
             return index
-        making = {name: value for name, value in {**_MAKING, **self.settings}.items() if name not in _SEARCH}
-        making["fields"] = list(dict.fromkeys([_REF, *map(field_name, making.get("fields", ()))]))
+        options = making(self.settings)
+        options["fields"] = list(dict.fromkeys([_REF, *map(field_name, options.get("fields", ()))]))
         with _OPENING:
             if self._index is None:
                 self._index = (
-                    Index(dim, ids="str", **making) if self.path is None else _create(Path(self.path), dim, making)
+                    Index(dim, ids="str", **options) if self.path is None else _create(Path(self.path), dim, options)
                 )
             return self._index
 
@@ -340,11 +331,11 @@ def _has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-def _create(path: Path, dim: int, making: dict[str, Any]) -> Index:
+def _create(path: Path, dim: int, options: dict[str, Any]) -> Index:
     if path.exists() and not _has_content(path):
         path.unlink()
     try:
-        return Index.create(path, dim, ids="str", **making)
+        return Index.create(path, dim, ids="str", **options)
     except IndexExistsError:
         index = _open(path)  # another process was first
         if index is None:
@@ -359,46 +350,32 @@ def _save(index: Index | None, path: Path) -> None:
             path.unlink()  # and not emptied: others may have it open
         path.touch()
         return
-    try:
-        index.save(path)
-    except IndexExistsError:
-        path.unlink()  # the file of another store
-        index.save(path)
+    save_over(index, path)
 
 
 def _upload(index: Index | None, fs: Any, path: str) -> None:
-    folder = tempfile.mkdtemp(prefix="lsqindex-")
-    copy = Path(folder, "store")
-    in_memory = index is not None and index.path is None
-    try:
+    if index is not None and index.path is None:
+        in_own_folder(partial(_saved, index))  # what is saved from memory is a file from then on
+    with tempfile.TemporaryDirectory(prefix="lsqindex-") as folder:
+        copy = Path(folder, "store")
         _save(index, copy)
         fs.makedirs(fs._parent(path), exist_ok=True)
         fs.put_file(str(copy), path)
-    finally:
-        if in_memory:  # until now: it is the copy
-            weakref.finalize(index, _remove, folder, os.getpid())
-        else:
-            shutil.rmtree(folder)
+
+
+def _saved(index: Index, path: Path) -> Index:
+    index.save(path)
+    return index
 
 
 def _download(fs: Any, path: str) -> Index | None:
     """The index of a copy, which goes when the index goes."""
-    folder = tempfile.mkdtemp(prefix="lsqindex-")
-    index = None
-    try:
-        fs.get_file(path, str(Path(folder, "store")))
-        index = _open(Path(folder, "store"))
-    finally:
-        if index is None:
-            shutil.rmtree(folder)
-        else:
-            weakref.finalize(index, _remove, folder, os.getpid())
-    return index
 
+    def copied(here: Path) -> Index | None:
+        fs.get_file(path, str(here))
+        return _open(here)
 
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # and not a fork of it
-        shutil.rmtree(folder, ignore_errors=True)
+    return in_own_folder(copied)
 
 
 def _is_local(fs: fsspec.AbstractFileSystem | None) -> bool:

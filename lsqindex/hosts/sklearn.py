@@ -5,11 +5,7 @@ fit(X) ─▶ an index ─▶ transform(X): CSR matrix (queries, vectors), a few
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
-import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..index import Index, Kept
+from .files import in_own_folder
 
 try:
     from joblib import effective_n_jobs
@@ -97,7 +94,7 @@ class LsqNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             "train_size": self.train_size,
             **(self.encoder_params or {}),
         }
-        self._index = _in_own_folder(lambda path: Index.create(path, vectors.shape[1], **options))
+        self._index = in_own_folder(lambda path: Index.create(path, vectors.shape[1], **options))
         self._index.add(vectors)
         self.effective_metric_ = self.metric
         self.n_samples_fit_ = self._n_features_out = len(vectors)
@@ -161,24 +158,7 @@ class LsqNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "_index" in state:
-            self._index = _in_own_folder(lambda path: _open_bytes(state["_index"], path))
-
-
-def _in_own_folder(make: Callable[[Path], Index]) -> Index:
-    """An index in a file that goes when the index goes."""
-    folder = tempfile.mkdtemp(prefix="lsqindex-")
-    try:
-        index = make(Path(folder, "index"))
-    except BaseException:
-        shutil.rmtree(folder)
-        raise
-    weakref.finalize(index, _remove, folder, os.getpid())
-    return index
-
-
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # and not a fork of it
-        shutil.rmtree(folder, ignore_errors=True)
+            self._index = in_own_folder(lambda path: _open_bytes(state["_index"], path))
 
 
 def _open_bytes(content: bytes, path: Path) -> Index:

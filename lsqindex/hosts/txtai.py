@@ -13,14 +13,14 @@ next ``append`` replaces it. Two that append to one file must load it one after 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ClosedError, DuplicateIdError, IndexExistsError, ParameterError, StorageError, VectorError
+from ..errors import ClosedError, DuplicateIdError, ParameterError, StorageError, VectorError
 from ..index import Index
+from .files import making, save_over, searching
 
 try:
     from txtai.ann import ANN
@@ -29,13 +29,6 @@ except ImportError as error:
 
 Vectors = NDArray[np.float32]
 Result = TypeVar("Result")
-
-#: Settings of a search; all others are those of :meth:`Index.create`.
-_SEARCH = ("strategy", "distance", "rerank", "probes", "candidates", "progressive", "threads")
-
-#: Whoever comes from a flat index expects nearly exact answers: by kept vectors, of enough candidates.
-_MAKING = {"metric": "cosine", "keep_vectors": "float16"}
-_SEARCHING = {"rerank": 100}
 
 
 class LsqANN(ANN):
@@ -67,14 +60,14 @@ class LsqANN(ANN):
         if isinstance(quantize, int) and not isinstance(quantize, bool):
             raise ParameterError(f"quantize={quantize}: this backend takes vectors as they are; its bits compress them")
         vectors = np.asarray(embeddings)
-        making = {**_MAKING, **{name: value for name, value in self._settings().items() if name not in _SEARCH}}
-        if making["metric"] == "l2":
+        options = making(self._settings())
+        if options["metric"] == "l2":
             raise ParameterError("metric='l2': txtai takes scores above 0 only; 'cosine' or 'ip' is needed")
-        index = Index(vectors.shape[1], **making)
+        index = Index(vectors.shape[1], **options)
         _finite(index.add, vectors)
         self._use(index)
         self.config["offset"] = len(vectors)
-        self.metadata(making)
+        self.metadata(options)
 
     def append(self, embeddings: ArrayLike) -> None:
         """Add vectors under the ids that follow."""
@@ -97,7 +90,7 @@ class LsqANN(ANN):
     def search(self, queries: ArrayLike, limit: int) -> list[list[tuple[int, float]]]:
         """(id, score) of the nearest, for each query; the higher the score, the nearer."""
         index = self._open()
-        asked = {**_SEARCHING, **{name: value for name, value in self._settings().items() if name in _SEARCH}}
+        asked = searching(self._settings())
         more = limit + len(self._unsaved)
         ids, distances = _finite(lambda queries: index.search(queries, more, **asked), np.asarray(queries))
         scores = 1 - distances if index.metric == "cosine" else -distances
@@ -113,12 +106,7 @@ class LsqANN(ANN):
 
     def save(self, path: str) -> None:
         """Everything is in the file ``path`` when this returns; whatever was there is replaced."""
-        index = self._open()
-        try:
-            index.save(path)
-        except IndexExistsError:
-            Path(path).unlink()  # the file of another backend
-            index.save(path)
+        save_over(self._open(), path)
 
     def load(self, path: str) -> None:
         """Open the file ``path``."""

@@ -1,0 +1,63 @@
+"""What adapters share: which settings make an index and which ask it, and files that come and go with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import IndexExistsError
+from ..index import Index
+
+Made = TypeVar("Made", Index, Index | None)
+
+#: Settings of a search; all others are those of :meth:`Index.create`.
+_SEARCH = ("strategy", "distance", "rerank", "probes", "candidates", "progressive", "threads")
+
+#: Who comes from a store of all vectors expects nearly exact answers: by kept vectors, of enough candidates.
+_MAKING = {"metric": "cosine", "keep_vectors": "float16"}
+_SEARCHING = {"rerank": 100}
+
+
+def making(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``settings`` that make an index, and our own."""
+    return {**_MAKING, **{name: value for name, value in settings.items() if name not in _SEARCH}}
+
+
+def searching(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``settings`` that are a search's, and our own."""
+    return {**_SEARCHING, **{name: value for name, value in settings.items() if name in _SEARCH}}
+
+
+def save_over(index: Index, path: str | Path) -> None:
+    """Save to ``path``, also where a file of another kind is: it is the host's to give."""
+    try:
+        index.save(path)
+    except IndexExistsError:
+        if not Path(path).is_file():
+            raise
+        Path(path).unlink()
+        index.save(path)
+
+
+def in_own_folder(make: Callable[[Path], Made]) -> Made:
+    """The index that ``make`` makes at a path, whose folder goes when the index goes."""
+    folder = tempfile.mkdtemp(prefix="lsqindex-")
+    index = None
+    try:
+        index = make(Path(folder, "index"))
+    finally:
+        if index is None:
+            shutil.rmtree(folder)
+        else:
+            weakref.finalize(index, _remove, folder, os.getpid())
+    return index
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # and not a fork of it
+        shutil.rmtree(folder, ignore_errors=True)
