@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import numpy as np
 import pytest
 
 from lsqindex import Index
-from lsqindex.errors import BusyError, ParameterError, ReadOnlyError, ReplacedError, UnknownIdError
-from lsqindex.storage import rewrite
+from lsqindex.errors import BusyError, ParameterError, ReadOnlyError, ReplacedError, StorageError, UnknownIdError
+from lsqindex.storage import engine, rewrite
 
 
 def in_threads(*actions: Callable[[], None]) -> Callable[[], None]:
@@ -103,6 +104,29 @@ def test_two_threads_give_memory_a_file_and_both_files_are_whole(tmp_path: Path)
     for path in paths:
         with Index.open(path) as one:
             assert len(one) == 100 and one.check() == []
+
+
+def test_a_new_file_that_is_taken_for_one_that_is_being_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LMDB's binding knows open files by their inodes, and may meet one again before it has forgotten the old file."""
+    real, refused = lmdb.open, 4
+
+    def mistaken(path: str, **options: Any) -> Any:
+        nonlocal refused
+        refused -= 1
+        if refused >= 0 and refused != 2:
+            error = lmdb.Error(f"The environment '{path}' is already open in this process.")
+            error.code = 0
+            raise error
+        return real(path, **options)
+
+    monkeypatch.setattr(lmdb, "open", mistaken)
+    with Index(1) as index:
+        assert index.add([[1.0]]).tolist() == [0]
+    assert refused < 0
+    refused = 1 << 30
+    monkeypatch.setattr(engine, "_PAUSE", 0.0)
+    with pytest.raises(StorageError, match="already open"):
+        Index(1)
 
 
 def test_memory_in_a_batch_is_not_saved(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from typing import Any
 
 import lmdb
@@ -19,11 +20,14 @@ INITIAL_MAP = 1 << 30
 #: Transactions that may read at once, in all processes; 64 bytes each in the lock file, and a page for the rest.
 READERS = 1022
 _LOCK_BYTES = 64 * READERS + 4096
+#: What LMDB's binding says of a file that it has open; how often, and after how many seconds, to ask again.
+_ALREADY_OPEN = "is already open in this process"
+_TRIES, _PAUSE = 100, 0.002
 
 
 def create(path: str) -> None:
     """An LMDB file with our databases, empty; nobody else knows of it yet."""
-    env = lmdb.open(path, subdir=False, lib_version=0, map_size=1 << 20, max_dbs=16, sync=False, lock=False)
+    env = _open(path, subdir=False, lib_version=0, map_size=1 << 20, max_dbs=16, sync=False, lock=False)
     try:
         with env.begin(write=True) as txn:
             for name in keys.DATABASES:
@@ -51,9 +55,25 @@ def open_file(path: str, size: int, *, readonly: bool, sync: bool, lock: bool) -
     try:
         if lock:
             lock = _make_lock_file(path, readonly)
-        return lmdb.open(path, lock=lock, **options), lock
+        return _open(path, lock=lock, **options), lock
     except lmdb.Error as error:
         raise translated(error, path) from error
+
+
+def _open(path: str, **options: Any) -> Any:
+    """``lmdb.open``; again, where it takes a new file for one that another thread is closing.
+
+    It knows open files by their inodes, and forgets one only after its file is closed: by then a new file may have
+    the same number. (``env.py`` never opens a file twice.)
+    """
+    for _ in range(_TRIES):
+        try:
+            return lmdb.open(path, **options)
+        except lmdb.Error as error:
+            if _ALREADY_OPEN not in str(error):
+                raise
+            time.sleep(_PAUSE)
+    return lmdb.open(path, **options)
 
 
 def _make_lock_file(path: str, readonly: bool) -> bool:

@@ -535,8 +535,9 @@ def memory_env(build: Callable[[Env], None]) -> Env:
         if hasattr(os, "memfd_create"):
             fd = os.memfd_create("lsqindex")
             os.symlink(f"/proc/self/fd/{fd}", path)
-        engine.create(path)
-        env = Env(path, sync=False, memory=True)
+        with engine.errors(path):
+            engine.create(path)
+            env = Env(path, sync=False, memory=True)
     finally:
         if fd >= 0:
             os.close(fd)

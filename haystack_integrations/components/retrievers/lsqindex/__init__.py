@@ -1,5 +1,5 @@
 """The retriever of lsqindex, where Haystack looks for it."""
 
-from lsqindex.hosts.haystack import LsqEmbeddingRetriever
+from lsqindex.hosts.haystack_retriever import LsqEmbeddingRetriever
 
 __all__ = ["LsqEmbeddingRetriever"]
