@@ -713,6 +713,8 @@ class Index:
             raise ParameterError("replace(): an index in memory has no file to be replaced; use the other one")
         with self._writer() as writer:
             other = make(self)
+            if not isinstance(other, Index):
+                raise ParameterError(f"replace(): make must return an Index, got {type(other).__name__}")
             if other._live() is self._env:
                 raise ParameterError("replace(): the other index is this file itself; make one in memory")
             rewrite.replace(writer, other._reader, other._options, progress or _no_progress, other._copied_subset)

@@ -13,7 +13,15 @@ import numpy as np
 import pytest
 
 from lsqindex import Index
-from lsqindex.errors import BusyError, ParameterError, ReadOnlyError, ReplacedError, StorageError, UnknownIdError
+from lsqindex.errors import (
+    BusyError,
+    ClosedError,
+    ParameterError,
+    ReadOnlyError,
+    ReplacedError,
+    StorageError,
+    UnknownIdError,
+)
 from lsqindex.storage import engine, rewrite
 
 
@@ -197,10 +205,16 @@ def test_when_making_the_other_index_fails_nothing_is_changed(tmp_path: Path) ->
     def fails(old: Index) -> Index:
         raise RuntimeError(f"{len(old)} are there")
 
+    closed = Index(2)
+    closed.close()
     with make(tmp_path / "file.lsq") as index:
         before = (tmp_path / "file.lsq").read_bytes()
         with pytest.raises(RuntimeError, match="3 are there"):
             index.replace(fails)
+        with pytest.raises(ParameterError, match="must return an Index, got NoneType"):
+            index.replace(lambda old: None)  # type: ignore[arg-type, return-value]
+        with pytest.raises(ClosedError):
+            index.replace(lambda old: closed)
         with pytest.raises(ParameterError, match="this file itself"):
             index.replace(lambda old: old)
         with pytest.raises(BusyError):
