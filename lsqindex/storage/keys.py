@@ -66,7 +66,7 @@ def field_of(prefix: bytes) -> int:
 
 
 def databases(number: int) -> tuple[bytes, ...]:
-    """The databases of a file of format ``number``: four in the first, one more in each since."""
+    """The databases of a file of format ``number``: four in the first, one more in each of the next two."""
     return DATABASES[: 3 + number]
 
 

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 #: The version of the file's format. docs/format.md describes it; a reader refuses a newer one, and reads older ones.
-FORMAT = 3
+FORMAT = 4
 
-#: Fields of the state that came with a format, which brought a database, too: posting lists, payloads.
-_SINCE = {2: ("listed", "relisted"), 3: ("payloads",)}
+#: Fields of the state that came with a format: posting lists, payloads, codes that are rewritten step by step.
+_SINCE = {
+    2: ("listed", "relisted"),
+    3: ("payloads",),
+    4: ("next_generation", "next_size", "next_head", "recoded"),
+}
 
 MAX_ROWS = (1 << 32) - 2
 _LIMIT = 1 << 62
@@ -105,6 +109,12 @@ class State:
     relisted: int = 0
     #: 1 where rows have payloads (those that were added without one: none), 0 where nobody ever gave one.
     payloads: int = 0
+    #: A generation of codes that writers fill step by step, while the valid one answers: its number, 0 for none, and the
+    #: size and head of its codes. Rows below `recoded` have a code in it.
+    next_generation: int = 0
+    next_size: int = 0
+    next_head: int = 0
+    recoded: int = 0
 
     # The format of the file, which the fields there are tell; no field itself.
     format = FORMAT
@@ -130,15 +140,28 @@ class State:
             or not state.count <= state.stored <= state.rows <= MAX_ROWS
             or not 1 <= state.code_size <= 1 << 24
             or state.head > state.code_size
-            or max(state.generation, state.staged_generation) >= 1 << 32
+            or max(state.generation, state.staged_generation, state.next_generation) >= 1 << 32
             or state.staged_rows > MAX_ROWS
             or 0 < state.staged_rows <= state.rows
             or 0 < state.staged_generation <= state.generation
             or state.listed > state.rows
             or state.payloads > 1
+            or not state._next_sound()
         ):
             raise DamagedError(f"state: impossible values; {records.REMEDY}")
         return state
+
+    def _next_sound(self) -> bool:
+        """Whether the fields of the next generation agree with each other and with the valid one."""
+        if not self.next_generation:
+            return not (self.next_size or self.next_head or self.recoded)
+        return (
+            self.next_generation > self.generation
+            and self.next_generation != self.staged_generation
+            and 1 <= self.next_size <= 1 << 24
+            and self.next_head <= self.next_size
+            and self.recoded <= self.rows
+        )
 
 
 @dataclass(frozen=True)
