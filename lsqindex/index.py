@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import coder as coders
-from . import loader, searcher, snapshot, training
+from . import loader, retraining, searcher, snapshot, training
 from . import subset as subsets
 from .batch import Batch
 from .coder import Coder
@@ -33,6 +33,7 @@ from .errors import (
     ParameterError,
     ReadOnlyError,
     ReplacedError,
+    UnknownEncoderError,
     UnknownIdError,
 )
 from .explanation import Explanation
@@ -306,6 +307,7 @@ class Index:
                 "encoder": coder.encoder.name,
                 "trained": coder.trained,
                 "train_size": self._options.train_size,
+                "training": retraining.told(reader),
                 "code_bytes": coder.code_size,
                 "keep_vectors": self._options.keep_vectors,
                 "subset": tables.kind if tables else None,
@@ -492,11 +494,18 @@ class Index:
         return names
 
     def _train_if_due(self) -> None:
-        """After a batch: train, if there are enough vectors now."""
+        """After a batch: train if there are enough vectors now, or again if they have changed."""
         with self._reader() as reader:
             coder, count = self._coder(reader), reader.state.count
-        if not coder.trained and count >= self._options.train_size:
-            self.train()
+            due = count >= self._options.train_size if not coder.trained else retraining.review_due(reader)
+        if due:
+            with self._writer() as writer:
+                coder = self._coder(writer)
+                if not coder.trained:
+                    retraining.train(writer, self._options, coder, thread_count(None))
+                    return
+                writer.commit()
+                retraining.review(writer, self._options, coder)
 
     def delete(self, ids: Any) -> int:
         """Delete what there is of ``ids``, or all that a filter over payloads lets through; how many there were.
@@ -512,9 +521,17 @@ class Index:
         with self._writer() as writer:
             names = self._names_of(writer, allowed)
             deleted: int = writer.run(lambda writer: Store(writer, self._options).delete(names))
+            self._advance(writer)
             writer.commit()
             rewrite.tidy_small(writer, self._options)
             return deleted
+
+    def _advance(self, writer: Writer) -> None:
+        """Before a commit: rewrite some codes, if the index is being trained again."""
+        if writer.state.next_generation:
+            # Without the encoder's plugin only what needs no encoder can be done: the next writer that has it goes on.
+            with contextlib.suppress(UnknownEncoderError):
+                retraining.advance(writer, self._options, self._coder(writer), thread_count(None))
 
     def _names_of(self, writer: Writer, allowed: Any) -> Ids:
         """Ids as they are, or of the rows that a condition lets through."""
@@ -537,6 +554,7 @@ class Index:
         change = self._payload_change(ids, payloads)
         with self._writer() as writer:
             change(writer)
+            self._advance(writer)
             writer.commit()
             rewrite.tidy_small(writer, self._options)
 
@@ -626,7 +644,8 @@ class Index:
 
         A search by the multi-index scans them, so it is faster after this. Adding lists rows by itself, 16,256 at a
         time. Where the bits of the tables were chosen, and there are vectors enough for more bits now, these are chosen
-        anew and all rows are listed again. Without a subset structure there is nothing to do.
+        anew and all rows are listed again. If the index is being trained again (``stats()["training"]``), this writes
+        the rest of the new codes; and if vectors were added since it was last decided whether to, it decides now.
 
         >>> import numpy as np
         >>> index = Index(dim=8, encoder="lsh", bits=32, subset="multi-index")
@@ -639,6 +658,14 @@ class Index:
         """
         with self._writer() as writer:
             coder = self._coder(writer)
+            for _ in range(2):  # finish what was begun; then see whether the encoder still suits the vectors
+                if not writer.state.next_generation and not retraining.review_due(writer, soon=True):
+                    break
+                writer.commit()
+                retraining.review(writer, self._options, coder)
+                retraining.catch_up(writer, self._options, coder, thread_count(None))
+                writer.begin()
+                coder = self._coder(writer)
             stored = subsets.of(writer, coder)
             if stored is not None:
                 chosen = subsets.chosen_anew(stored, coder, writer.state.count)
@@ -741,7 +768,8 @@ class Index:
                         coders.check_fits(coder, reader.state.code_size, reader.state.head)
                         subsets.of(reader, coder)
                         store = Store(reader, self._options)
-                        found += [] if found else [*unsound(store, coder), *unsound_payloads(store)]
+                        following = retraining.next_coder(reader, coder)
+                        found += [] if found else [*unsound(store, coder, following), *unsound_payloads(store)]
         except (DamagedError, NotAnIndexError) as error:
             found.append(str(error))
         return found
