@@ -105,8 +105,12 @@ class Index:
     ) -> None:
         """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
         self._closed = True  # until it is made
-        options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters)
-        tables = subsets.begin(check_subset(subset), coder, 0)
+        asked = check_subset(subset)
+        lists = asked is not None
+        options, coder = make_options(
+            dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists
+        )
+        tables = subsets.begin(asked, coder, 0)
         env = envs.memory_env(lambda env: fill(env, options, coder, tables))
         self._set_up(env, path=None, read_only=False, wait=True)
 
@@ -137,6 +141,10 @@ class Index:
         them. ``fields`` are names of payload fields that filters ask for often: these are decided without reading
         payloads. ``wait`` as in :meth:`open`.
 
+        If codes would be as large as the vectors (with the default of 256 bits: 8 dimensions or fewer), vectors are
+        stored as they are, by the encoder "flat". They are then not kept a second time, and every search is exact
+        (``stats()["exact"]``). With ``subset`` they are encoded all the same.
+
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")
         >>> with Index.create(path, dim=4, ids="str") as index:
@@ -146,9 +154,13 @@ class Index:
         ...     index.search([0, 1, 0, 0], k=1).ids.tolist()
         ['b']
         """
-        options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters)
+        asked = check_subset(subset)
+        lists = asked is not None
+        options, coder = make_options(
+            dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists
+        )
         check_wait(wait)
-        tables = subsets.begin(check_subset(subset), coder, 0)
+        tables = subsets.begin(asked, coder, 0)
         name = new_path(path)
         if os.path.lexists(name):
             raise IndexExistsError(f"{name}: is there already; Index.open opens it, or remove it first")
@@ -308,6 +320,7 @@ class Index:
                 "trained": coder.trained,
                 "train_size": self._options.train_size,
                 "training": retraining.told(reader),
+                "exact": coder.layout.floats,
                 "code_bytes": coder.code_size,
                 "keep_vectors": self._options.keep_vectors,
                 "subset": tables.kind if tables else None,
@@ -592,7 +605,9 @@ class Index:
     ) -> Self:
         """Train the encoder, on ``vectors`` or on what the index holds, and encode what it holds anew.
 
-        A trained index can be trained again where vectors are kept.
+        A trained index can be trained again where vectors are kept. As in :meth:`create`, vectors are stored as they
+        are if the encoder's codes would take as much room. An index that is trained by this method does not train
+        itself again when its vectors change.
         """
         rows = None if vectors is None else open_rows(vectors, self.dim)
         with self._writer() as writer:
@@ -611,7 +626,8 @@ class Index:
         """Swap the encoder: train it, encode everything anew, and switch, all at once.
 
         Needs the vectors: kept ones, or an index that is not trained yet. The old codes answer until the
-        switch, and go on if anything fails. ``vectors`` are an optional sample to train on.
+        switch, and go on if anything fails. ``vectors`` are an optional sample to train on. As in :meth:`create`, an
+        encoder that is not fitted is replaced by "flat" if its codes would take as much room as the vectors.
         """
         made = make_encoder(encoder, **parameters)
         rows = None if vectors is None else open_rows(vectors, self.dim)

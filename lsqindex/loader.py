@@ -102,8 +102,8 @@ def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report
         addition.check()
     if due:
         stored = StoredVectors(Store(writer, options), coder)
-        both, rows = Joined(stored, addition.rows), writer.state.rows + len(addition)
-        coder, training = retraining.fit_sample(coder.encoder, both, coder, rows)
+        both = Joined(stored, addition.rows)
+        coder, training = retraining.first_fit(writer, options, coder, both, len(addition))
     ids = addition.named(writer.state.next_id)
     if addition.large(coder):
         if not addition.upsert:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from .coder import Coder
 from .encoders import Encoder
 from .errors import DamagedError, LsqIndexError
+from .settings import flat
 from .storage import keys, records
 from .storage.columns import CHUNK_ROWS
 from .storage.env import Reader
@@ -35,7 +36,7 @@ from .storage.meta import MAX_ERROR, MAX_ROWS, Options, Training, read_training
 from .storage.store import Store
 from .storage.writer import COMMIT_BYTES, Writer
 from .stored import StoredVectors, vectors_of
-from .training import encode_all, fit, switch
+from .training import better_flat, encode_all, fit, switch
 from .vectors import Vectors, sample_rows
 
 #: Errors are measured on so many vectors.
@@ -87,9 +88,15 @@ def fit_sample(
 
 def train(writer: Writer, options: Options, coder: Coder, threads: int) -> None:
     """Train on what the index holds, encode everything, and commit: the first training, if it is due after a batch."""
-    stored = StoredVectors(Store(writer, options), coder)
-    new, known = fit_sample(coder.encoder, stored, coder, writer.state.rows)
+    new, known = first_fit(writer, options, coder, StoredVectors(Store(writer, options), coder), 0)
     encode_all(writer, options, coder, new, threads, known)
+
+
+def first_fit(writer: Writer, options: Options, coder: Coder, rows: Any, added: int) -> tuple[Coder, Training | None]:
+    """The coder that the index gets when it trains itself on ``rows``, of which ``added`` are not stored yet."""
+    if better_flat(writer, options, coder.encoder):  # only in files of older versions: now, such indexes begin so
+        return Coder(flat(options.dim), coder.dim, coder.metric), None
+    return fit_sample(coder.encoder, rows, coder, writer.state.rows + added)
 
 
 def error_of(coder: Coder, vectors: Vectors) -> float:

@@ -13,7 +13,7 @@ from .coder import Coder, Prepared
 from .encoders import Encoder
 from .encoders.base import Progress
 from .errors import LsqIndexError
-from .settings import check_dim
+from .settings import check_dim, flat, worth_encoding
 from .storage import keys, merge, postings
 from .storage.columns import CHUNK_ROWS, Column, RowNumbers
 from .storage.meta import Options, Training, read_subset
@@ -43,7 +43,8 @@ def retrain(
 ) -> None:
     """Train ``encoder``, None for the index's own, on ``vectors`` or what is stored; encode all anew, and commit.
 
-    An encoder that is fitted already is taken as it is.
+    An encoder that is fitted already is taken as it is. One whose codes would be as large as the vectors is replaced by
+    ``flat``.
     """
     store = Store(writer, options)
     need_vectors(store, coder, "train" if encoder is None else "reencode")
@@ -51,12 +52,19 @@ def retrain(
     if encoder is not None and encoder.is_fitted:
         check_dim(encoder, options.dim)
         new = Coder(encoder, coder.dim, coder.metric)
+    elif better_flat(writer, options, encoder or coder.encoder):
+        new = Coder(flat(options.dim), coder.dim, coder.metric)
     else:
         new = fit(
             encoder or coder.encoder, StoredVectors(store, coder) if vectors is None else vectors, coder, progress
         )
         subset.check_encoder(writer, new.encoder, options.dim)
     encode_all(writer, options, coder, new, threads)
+
+
+def better_flat(writer: Writer, options: Options, encoder: Encoder) -> bool:
+    """Whether to store vectors as they are instead of codes; not if the index has a subset structure."""
+    return read_subset(writer) is None and not worth_encoding(encoder, options.dim)
 
 
 def encode_all(
