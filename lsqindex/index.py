@@ -627,7 +627,8 @@ class Index:
 
         Needs the vectors: kept ones, or an index that is not trained yet. The old codes answer until the
         switch, and go on if anything fails. ``vectors`` are an optional sample to train on. As in :meth:`create`, an
-        encoder that is not fitted is replaced by "flat" if its codes would take as much room as the vectors.
+        encoder that is not fitted is replaced by "flat" if its codes would take as much room as the vectors. The other
+        way round, an index that stored vectors as they are has only their codes afterwards, unless it keeps vectors.
         """
         made = make_encoder(encoder, **parameters)
         rows = None if vectors is None else open_rows(vectors, self.dim)
