@@ -89,6 +89,7 @@ class Batch:
         self._writer = None
         with self._stack:
             if kind is None:
+                self._index._advance(writer)
                 writer.commit()
         if kind is None:
             # The batch is durable: if training fails now (another writer, a full disk), the next add tries again.

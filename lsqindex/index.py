@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import coder as coders
-from . import loader, searcher, snapshot, training
+from . import loader, retraining, searcher, snapshot, training
 from . import subset as subsets
 from .batch import Batch
 from .coder import Coder
@@ -33,6 +33,7 @@ from .errors import (
     ParameterError,
     ReadOnlyError,
     ReplacedError,
+    UnknownEncoderError,
     UnknownIdError,
 )
 from .explanation import Explanation
@@ -104,8 +105,12 @@ class Index:
     ) -> None:
         """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
         self._closed = True  # until it is made
-        options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters)
-        tables = subsets.begin(check_subset(subset), coder, 0)
+        asked = check_subset(subset)
+        lists = asked is not None
+        options, coder = make_options(
+            dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists
+        )
+        tables = subsets.begin(asked, coder, 0)
         env = envs.memory_env(lambda env: fill(env, options, coder, tables))
         self._set_up(env, path=None, read_only=False, wait=True)
 
@@ -136,6 +141,10 @@ class Index:
         them. ``fields`` are names of payload fields that filters ask for often: these are decided without reading
         payloads. ``wait`` as in :meth:`open`.
 
+        If codes would be as large as the vectors (with the default of 256 bits: 8 dimensions or fewer), vectors are
+        stored as they are, by the encoder "flat". They are then not kept a second time, and every search is exact
+        (``stats()["exact"]``). With ``subset`` they are encoded all the same.
+
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")
         >>> with Index.create(path, dim=4, ids="str") as index:
@@ -145,9 +154,13 @@ class Index:
         ...     index.search([0, 1, 0, 0], k=1).ids.tolist()
         ['b']
         """
-        options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters)
+        asked = check_subset(subset)
+        lists = asked is not None
+        options, coder = make_options(
+            dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists
+        )
         check_wait(wait)
-        tables = subsets.begin(check_subset(subset), coder, 0)
+        tables = subsets.begin(asked, coder, 0)
         name = new_path(path)
         if os.path.lexists(name):
             raise IndexExistsError(f"{name}: is there already; Index.open opens it, or remove it first")
@@ -306,6 +319,8 @@ class Index:
                 "encoder": coder.encoder.name,
                 "trained": coder.trained,
                 "train_size": self._options.train_size,
+                "training": retraining.told(reader),
+                "exact": coder.layout.floats,
                 "code_bytes": coder.code_size,
                 "keep_vectors": self._options.keep_vectors,
                 "subset": tables.kind if tables else None,
@@ -492,11 +507,18 @@ class Index:
         return names
 
     def _train_if_due(self) -> None:
-        """After a batch: train, if there are enough vectors now."""
+        """After a batch: train if there are enough vectors now, or again if they have changed."""
         with self._reader() as reader:
             coder, count = self._coder(reader), reader.state.count
-        if not coder.trained and count >= self._options.train_size:
-            self.train()
+            due = count >= self._options.train_size if not coder.trained else retraining.review_due(reader)
+        if due:
+            with self._writer() as writer:
+                coder = self._coder(writer)
+                if not coder.trained:
+                    retraining.train(writer, self._options, coder, thread_count(None))
+                    return
+                writer.commit()
+                retraining.review(writer, self._options, coder)
 
     def delete(self, ids: Any) -> int:
         """Delete what there is of ``ids``, or all that a filter over payloads lets through; how many there were.
@@ -512,9 +534,17 @@ class Index:
         with self._writer() as writer:
             names = self._names_of(writer, allowed)
             deleted: int = writer.run(lambda writer: Store(writer, self._options).delete(names))
+            self._advance(writer)
             writer.commit()
             rewrite.tidy_small(writer, self._options)
             return deleted
+
+    def _advance(self, writer: Writer) -> None:
+        """Before a commit: rewrite some codes, if the index is being trained again."""
+        if writer.state.next_generation:
+            # Without the encoder's plugin only what needs no encoder can be done: the next writer that has it goes on.
+            with contextlib.suppress(UnknownEncoderError):
+                retraining.advance(writer, self._options, self._coder(writer), thread_count(None))
 
     def _names_of(self, writer: Writer, allowed: Any) -> Ids:
         """Ids as they are, or of the rows that a condition lets through."""
@@ -537,6 +567,7 @@ class Index:
         change = self._payload_change(ids, payloads)
         with self._writer() as writer:
             change(writer)
+            self._advance(writer)
             writer.commit()
             rewrite.tidy_small(writer, self._options)
 
@@ -574,7 +605,9 @@ class Index:
     ) -> Self:
         """Train the encoder, on ``vectors`` or on what the index holds, and encode what it holds anew.
 
-        A trained index can be trained again where vectors are kept.
+        A trained index can be trained again where vectors are kept. As in :meth:`create`, vectors are stored as they
+        are if the encoder's codes would take as much room. An index that is trained by this method does not train
+        itself again when its vectors change.
         """
         rows = None if vectors is None else open_rows(vectors, self.dim)
         with self._writer() as writer:
@@ -593,7 +626,9 @@ class Index:
         """Swap the encoder: train it, encode everything anew, and switch, all at once.
 
         Needs the vectors: kept ones, or an index that is not trained yet. The old codes answer until the
-        switch, and go on if anything fails. ``vectors`` are an optional sample to train on.
+        switch, and go on if anything fails. ``vectors`` are an optional sample to train on. As in :meth:`create`, an
+        encoder that is not fitted is replaced by "flat" if its codes would take as much room as the vectors. The other
+        way round, an index that stored vectors as they are has only their codes afterwards, unless it keeps vectors.
         """
         made = make_encoder(encoder, **parameters)
         rows = None if vectors is None else open_rows(vectors, self.dim)
@@ -626,7 +661,8 @@ class Index:
 
         A search by the multi-index scans them, so it is faster after this. Adding lists rows by itself, 16,256 at a
         time. Where the bits of the tables were chosen, and there are vectors enough for more bits now, these are chosen
-        anew and all rows are listed again. Without a subset structure there is nothing to do.
+        anew and all rows are listed again. If the index is being trained again (``stats()["training"]``), this writes
+        the rest of the new codes; and if vectors were added since it was last decided whether to, it decides now.
 
         >>> import numpy as np
         >>> index = Index(dim=8, encoder="lsh", bits=32, subset="multi-index")
@@ -639,6 +675,14 @@ class Index:
         """
         with self._writer() as writer:
             coder = self._coder(writer)
+            for _ in range(2):  # finish what was begun; then see whether the encoder still suits the vectors
+                if not writer.state.next_generation and not retraining.review_due(writer, soon=True):
+                    break
+                writer.commit()
+                retraining.review(writer, self._options, coder)
+                retraining.catch_up(writer, self._options, coder, thread_count(None))
+                writer.begin()
+                coder = self._coder(writer)
             stored = subsets.of(writer, coder)
             if stored is not None:
                 chosen = subsets.chosen_anew(stored, coder, writer.state.count)
@@ -741,7 +785,8 @@ class Index:
                         coders.check_fits(coder, reader.state.code_size, reader.state.head)
                         subsets.of(reader, coder)
                         store = Store(reader, self._options)
-                        found += [] if found else [*unsound(store, coder), *unsound_payloads(store)]
+                        following = retraining.next_coder(reader, coder)
+                        found += [] if found else [*unsound(store, coder, following), *unsound_payloads(store)]
         except (DamagedError, NotAnIndexError) as error:
             found.append(str(error))
         return found

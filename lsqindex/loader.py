@@ -15,18 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import retraining
 from .coder import Coder
 from .errors import IdError, VectorError
 from .ids import Ids
 from .storage import merge, postings
 from .storage.columns import Column, rows_within
 from .storage.kept import to_bytes, width
-from .storage.meta import Options
+from .storage.meta import Options, Training
 from .storage.store import LAST_AUTO_ID, NewRows, PackedPayloads, Store
 from .storage.upgrade import upgrade
 from .storage.writer import COMMIT_BYTES, Writer
 from .stored import Joined, StoredVectors
-from .training import choose_tables, discard, fit, recode, switch, write_codes
+from .training import choose_tables, discard, recode, switch, write_codes
 from .vectors import Vectors, blocks, read_rows
 
 #: ``progress(rows done, rows in all)``; None where the number is not known.
@@ -95,28 +96,34 @@ class Encoded:
 
 def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report: Progress) -> Ids:
     """Add in the open transaction, and commit; the ids. Trains first, where enough vectors are there now."""
-    options, old = addition.options, coder
+    options, old, training = addition.options, coder, None
     due = not coder.trained and len(addition) > 0 and _count_after(writer, addition) >= options.train_size
     if due or addition.large(coder):
         addition.check()
     if due:
         stored = StoredVectors(Store(writer, options), coder)
-        coder = fit(coder.encoder, Joined(stored, addition.rows), coder)
+        both = Joined(stored, addition.rows)
+        coder, training = retraining.first_fit(writer, options, coder, both, len(addition))
     ids = addition.named(writer.state.next_id)
     if addition.large(coder):
         if not addition.upsert:
             Store(writer, options).refuse_known(ids)
-        _add_large(writer, addition, ids, old, coder, report)
+        review = _add_large(writer, addition, ids, old, coder, training, report)
     else:
         codes, vectors = ahead.by(coder) or addition.encoded(coder)
         if due:
-            recode(writer, options, old, coder, addition.threads, writer.state.count + len(addition))
+            recode(writer, options, old, coder, addition.threads, writer.state.count + len(addition), training)
         choose_tables(writer, coder, len(addition))
         insert(writer, addition.new_rows(ids, codes, vectors), options, upsert=addition.upsert)
+        retraining.advance(writer, options, coder, addition.threads)
+        review = retraining.review_due(writer)
         writer.commit()
         report(len(addition), len(addition))
     if due or len(addition) >= postings.UNIT_ROWS:
         merge.settle(writer)
+    if review:
+        retraining.review(writer, options, coder, addition.rows)
+        retraining.catch_up(writer, options, coder, addition.threads, len(addition))
     return ids
 
 
@@ -135,8 +142,19 @@ def insert(writer: Writer, rows: NewRows, options: Options, *, upsert: bool, nes
     writer.run(lambda writer: Store(writer, options).insert(rows, upsert=upsert), nested=nested)
 
 
-def _add_large(writer: Writer, addition: Addition, ids: Ids, old: Coder, coder: Coder, report: Progress) -> None:
-    """Stage rows, and codes where the index was trained for them, in several transactions; then show all in one."""
+def _add_large(
+    writer: Writer,
+    addition: Addition,
+    ids: Ids,
+    old: Coder,
+    coder: Coder,
+    training: Training | None,
+    report: Progress,
+) -> bool:
+    """Stage rows, and codes where the index was trained for them, in several transactions; then show all in one.
+
+    Whether it is time to look if the encoder still suits the vectors.
+    """
     options, n, at = addition.options, len(addition), 0
     first = writer.state.rows
     each = addition.bytes(coder) // n
@@ -154,10 +172,13 @@ def _add_large(writer: Writer, addition: Addition, ids: Ids, old: Coder, coder: 
             at = end
             report(at, n)
         if column is not None:
-            switch(writer, options, coder, column, writer.state.count + n)
+            switch(writer, options, coder, column, writer.state.count + n, training)
         choose_tables(writer, coder, n)
         writer.run(lambda writer: Store(writer, options).publish(ids, upsert=addition.upsert))
+        retraining.advance(writer, options, coder, addition.threads)
+        review = retraining.review_due(writer)
         writer.commit()
+        return review
     except BaseException:
         discard(writer, options)
         raise

@@ -14,13 +14,17 @@ from .filters import Condition
 from .request import Request, choose
 from .search import exact, rerank, scan, topk
 from .select import select
+from .snapshot import once
 from .storage.columns import RowNumbers
 from .storage.meta import read_subset
 from .storage.store import Store
 from .vectors import Vectors
 
 #: Queries against vectors are taken in groups whose distances to all rows fit into about so many bytes.
-_GROUP_BYTES = 64 << 20
+_GROUP_BYTES = 8 << 20
+
+#: Vectors that are searched as they are stay in memory from one search to the next, up to so many bytes.
+_KNOWN_BYTES = 16 << 20
 
 
 class Answer(NamedTuple):
@@ -32,7 +36,18 @@ class Answer(NamedTuple):
 
 
 def search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, str]:
-    """The k nearest of each query; the strategy that found them, and why."""
+    """The k nearest of each query; the strategy that found them, and why.
+
+    An estimate of a distance, or a sum in floats, can be a little below zero. It is returned as zero, except for inner
+    products; the order of the answers is that of the estimates.
+    """
+    answer, strategy, why = _search(store, coder, request)
+    if coder.metric != "ip":
+        np.maximum(answer.distances, 0, out=answer.distances)
+    return answer, strategy, why
+
+
+def _search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, str]:
     rows = None if request.allowed is None else allowed_rows(store, request.allowed)
     strategy, why = choose(
         request,
@@ -156,20 +171,32 @@ def _again(
 
 def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers) -> Answer:
     """Exactly, among vectors that are stored as they are."""
-    vectors = coder.decode(store.codes().gather(rows))
+    there = _vectors(store, coder, rows, everything=request.allowed is None)
     request.trace.rows += len(rows) * len(request.queries)
     group = max(1, _GROUP_BYTES // (8 * len(rows)))
     parts = []
     for first in range(0, len(request.queries), group):
         queries = request.queries[first : first + group]
-        bounds, slack = exact.lower_bounds(queries, vectors, coder.metric)
+        bounds, slack = exact.lower_bounds(queries, there, coder.metric)
         near = [topk.nearest(own, request.k, slack) for own in bounds]
-        found = [exact.distances(query, vectors[own], coder.metric) for query, own in zip(queries, near, strict=True)]
+        found = [
+            exact.distances(query, there.vectors[own], coder.metric) for query, own in zip(queries, near, strict=True)
+        ]
         distances, those = np.concatenate(found), rows[np.concatenate(near)]
         ids = store.ids_of(those)
         counts, places = topk.order(np.array([len(own) for own in near]), distances, ids, request.k)
         parts.append(_padded(counts, those[places], distances[places], _take(ids, places), request.k))
     return _joined(parts)
+
+
+def _vectors(store: Store, coder: Coder, rows: RowNumbers, *, everything: bool) -> exact.Rows:
+    """The vectors of rows; those of all rows, if they are not too many, are read once for a snapshot."""
+
+    def read() -> exact.Rows:
+        return exact.Rows(coder.decode(store.codes().gather(rows)))
+
+    small = 8 * coder.dim * len(rows) <= _KNOWN_BYTES
+    return once(store, exact.Rows, read) if everything and small else read()
 
 
 def _take(ids: Any, places: NDArray[np.int64]) -> Any:

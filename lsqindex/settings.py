@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .coder import Coder
-from .encoders import Encoder, make_encoder
+from .encoders import Encoder, Layout, make_encoder
 from .encoders.base import METRICS, Metric, check_int
 from .errors import IndexExistsError, ParameterError, StorageError
 from .payloads import read_fields
@@ -33,8 +33,10 @@ def make_options(
     train_size: int | None,
     fields: Any,
     parameters: dict[str, Any],
+    *,
+    lists: bool = False,
 ) -> tuple[Options, Coder]:
-    """Checked options, and the coder of a new index."""
+    """Checked options, and the coder of a new index; ``lists``: a subset structure was asked for, which needs codes."""
     dim = check_int("dim", dim, 1, 1 << 20)
     if metric not in METRICS:
         raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
@@ -47,12 +49,31 @@ def make_options(
         check_dim(made, dim)
     else:
         made._make_layout(dim)  # parameters that cannot work are refused now, not after ten thousand vectors
-        if made._min_vectors()[0] == 0:
+        if not lists and not worth_encoding(made, dim):
+            made, keep_vectors = flat(dim), None  # which are not kept a second time
+        elif made._min_vectors()[0] == 0:
             made = type(made)(**made.config).fit(np.empty((0, dim), np.float32))
     least = made._min_vectors()[0]
     size = max(TRAIN_SIZE, least) if train_size is None else check_int("train_size", train_size, max(1, least), 1 << 40)
     names = read_fields(fields)
     return Options(dim, metric, ids, keep_vectors, size, uuid.uuid4().bytes, names), Coder(made, dim, metric)
+
+
+def worth_encoding(encoder: Encoder, dim: int) -> bool:
+    """Whether an encoder's codes are smaller than the vectors; with few dimensions they may not be.
+
+    Then the vectors are stored as they are, by the encoder ``flat``, and searches are exact.
+
+    >>> [worth_encoding(make_encoder("lsq", bits=256), dim) for dim in (1, 8, 9)]
+    [False, False, True]
+    """
+    layout = encoder._make_layout(dim)
+    return layout.floats or layout.code_size < Layout.of_floats(dim).code_size
+
+
+def flat(dim: int) -> Encoder:
+    """The encoder that stores vectors as they are."""
+    return make_encoder("flat").fit(np.empty((0, dim), np.float32))
 
 
 def file_path(path: Path) -> str:

@@ -13,6 +13,7 @@ from .errors import NoVectorsError, PayloadError
 from .payloads import Payload, read_payloads, unpack
 from .storage import kept
 from .storage.columns import RowNumbers
+from .storage.rows import Rows
 from .storage.store import Store
 
 
@@ -48,12 +49,18 @@ def need_vectors(store: Store, coder: Coder, what: str) -> None:
         )
 
 
-def unsound(store: Store, coder: Coder) -> Iterator[str]:
-    """What is wrong with codes and kept vectors: codes must be such as the encoder makes, and all numbers finite."""
-    living, kind = store.living(), store.options.keep_vectors
+def unsound(store: Store, coder: Coder, following: Coder | None) -> Iterator[str]:
+    """What is wrong with codes and kept vectors: codes must be such as the encoder makes, and all numbers finite.
+
+    ``following`` is the coder of the codes that are being rewritten.
+    """
+    living, kind, column = store.living(), store.options.keep_vectors, store.next_codes()
     for first in range(0, len(living), 1 << 14):
         rows = living[first : first + (1 << 14)]
         finite = bool(np.isfinite(coder.decode(store.codes().gather(rows))).all())
+        if following is not None and column is not None:
+            rewritten = Rows(column, store.source).gather(rows[rows < store.state.recoded])
+            finite = finite and bool(np.isfinite(following.decode(rewritten)).all())
         if kind:
             finite = finite and kept.sound(store.vectors().gather(rows), kind)
         if not finite:

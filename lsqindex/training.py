@@ -13,10 +13,10 @@ from .coder import Coder, Prepared
 from .encoders import Encoder
 from .encoders.base import Progress
 from .errors import LsqIndexError
-from .settings import check_dim
+from .settings import check_dim, flat, worth_encoding
 from .storage import keys, merge, postings
 from .storage.columns import CHUNK_ROWS, Column, RowNumbers
-from .storage.meta import Options, read_subset
+from .storage.meta import Options, Training, read_subset
 from .storage.store import Store
 from .storage.writer import COMMIT_BYTES, Writer
 from .stored import StoredVectors, need_vectors, vectors_of
@@ -43,7 +43,8 @@ def retrain(
 ) -> None:
     """Train ``encoder``, None for the index's own, on ``vectors`` or what is stored; encode all anew, and commit.
 
-    An encoder that is fitted already is taken as it is.
+    An encoder that is fitted already is taken as it is. One whose codes would be as large as the vectors is replaced by
+    ``flat``.
     """
     store = Store(writer, options)
     need_vectors(store, coder, "train" if encoder is None else "reencode")
@@ -51,13 +52,27 @@ def retrain(
     if encoder is not None and encoder.is_fitted:
         check_dim(encoder, options.dim)
         new = Coder(encoder, coder.dim, coder.metric)
+    elif better_flat(writer, options, encoder or coder.encoder):
+        new = Coder(flat(options.dim), coder.dim, coder.metric)
     else:
         new = fit(
             encoder or coder.encoder, StoredVectors(store, coder) if vectors is None else vectors, coder, progress
         )
         subset.check_encoder(writer, new.encoder, options.dim)
+    encode_all(writer, options, coder, new, threads)
+
+
+def better_flat(writer: Writer, options: Options, encoder: Encoder) -> bool:
+    """Whether to store vectors as they are instead of codes; not if the index has a subset structure."""
+    return read_subset(writer) is None and not worth_encoding(encoder, options.dim)
+
+
+def encode_all(
+    writer: Writer, options: Options, old: Coder, new: Coder, threads: int, training: Training | None = None
+) -> None:
+    """Encode everything with ``new``, switch to it, and commit."""
     try:
-        recode(writer, options, coder, new, threads, writer.state.count)
+        recode(writer, options, old, new, threads, writer.state.count, training)
         writer.commit()
     except BaseException:
         discard(writer, options)
@@ -65,12 +80,14 @@ def retrain(
     merge.settle(writer)
 
 
-def recode(writer: Writer, options: Options, old: Coder, new: Coder, threads: int, n: int) -> None:
+def recode(
+    writer: Writer, options: Options, old: Coder, new: Coder, threads: int, n: int, training: Training | None
+) -> None:
     """Encode everything with ``new``, and switch to it; the transaction with the switch is left open.
 
-    ``n``: how many vectors there will be.
+    ``n`` and ``training`` as in :func:`switch`.
     """
-    switch(writer, options, new, write_codes(writer, options, old, new, threads), n)
+    switch(writer, options, new, write_codes(writer, options, old, new, threads), n, training)
 
 
 def write_codes(writer: Writer, options: Options, old: Coder, new: Coder, threads: int) -> Column:
@@ -93,9 +110,14 @@ def write_codes(writer: Writer, options: Options, old: Coder, new: Coder, thread
     return column
 
 
-def switch(writer: Writer, options: Options, new: Coder, column: Column, n: int) -> None:
-    """Make written codes, and the encoder they are by, the valid ones; ``n``: how many vectors there will be."""
-    writer.run(partial(_switch, options, new, column, n))
+def switch(
+    writer: Writer, options: Options, new: Coder, column: Column, n: int, training: Training | None = None
+) -> None:
+    """Make written codes valid, and the encoder that wrote them.
+
+    ``n`` is how many vectors there will be; ``training`` the record of an automatic training, None of any other.
+    """
+    writer.run(partial(_switch, options, new, column, n, training))
 
 
 def _encode(
@@ -105,10 +127,14 @@ def _encode(
     column.append(writer, int(rows[0]), new.encode(vectors, threads))
 
 
-def _switch(options: Options, new: Coder, column: Column, n: int, writer: Writer) -> None:
+def _switch(options: Options, new: Coder, column: Column, n: int, training: Training | None, writer: Writer) -> None:
     stored = read_subset(writer)
     Store(writer, options).publish_codes(column)
     writer.put(keys.META, keys.ENCODER, new.to_record())
+    if training is not None:
+        writer.put(keys.META, keys.TRAINING, training.to_record())
+    elif writer.get(keys.META, keys.TRAINING) is not None:
+        writer.delete(keys.META, keys.TRAINING)
     if stored is not None:
         merge.put_subset(writer, subset.chosen_anew(stored, new, n))
 

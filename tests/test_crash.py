@@ -69,6 +69,12 @@ CASES: dict[str, tuple[list[str], list[str], dict[str, Any], dict[str, int]]] = 
         {"encoder": "lsh", "bits": 32, "keep_vectors": "float32"},
         {"commit_bytes": 20_000, "map_size": 1 << 16},
     ),
+    "training again": (
+        [*CHANGES, "large", "clear", "merge", "compact", "save"],
+        ["add", "upsert", "delete", "batch", "large", "merge"],
+        {"encoder": "itq", "bits": 8, "keep_vectors": "float32", "train_size": 100},
+        {"recode_rows": 20, "map_size": 1 << 16, "commit_bytes": 200_000},
+    ),
     "payloads": (
         [*CHANGES, "large", "clear", "compact", "save"],
         ["large", "batch", "upsert"],
@@ -179,10 +185,15 @@ def test_what_was_acknowledged_outlives_kills(case: str, writers: Writers, monke
         monkeypatch.setattr(postings, "SEGMENT_ROWS", 4 * small["unit_rows"])
     chance = random.Random(f"{case} 1")
     rounds = 60 if LONG else 8
-    kills = hits = listed = 0
+    kills = hits = listed = unfinished = 0
     log = Log(writers.log)
-    # (Where posting lists are the point, until there were some.)
-    while kills < rounds or hits < rounds // 2 or listed < small.get("unit_rows", 0):
+    # (Where posting lists are the point, until there were some; likewise codes that are being rewritten.)
+    while (
+        kills < rounds
+        or hits < rounds // 2
+        or listed < small.get("unit_rows", 0)
+        or ("recode_rows" in small and unfinished < rounds // 4)
+    ):
         one_life(writers, log, chance, case)
         flying = log.acknowledged.flying
         kills += 1
@@ -194,7 +205,9 @@ def test_what_was_acknowledged_outlives_kills(case: str, writers: Writers, monke
             log.decide(verdict)
         if log.acknowledged.state.index is not None:
             with Index.open(directory / INDEX, read_only=True) as index:
-                listed = max(listed, index.stats()["listed"])
+                told = index.stats()
+                listed = max(listed, told["listed"])
+                unfinished += told["training"] is not None and told["training"]["rewritten"] is not None
         assert kills < 20 * rounds, f"only {hits} kills hit {wanted}, and {listed} rows were listed"
     # A killed compact, save or create leaves its unfinished file behind; the next one takes it away.
     with Index.open(directory / INDEX) as index:

@@ -137,6 +137,15 @@ def make_payloads(path: Path) -> None:
         index.set_payloads([3, 300], [{"lang": "fr"}, None])
 
 
+def make_rewriting(path: Path) -> None:
+    """Trained by itself, and again after other vectors came: two generations of codes, the second not finished."""
+    with Index.create(path, dim=8, bits=32, keep_vectors="float16", iterations=2, train_size=800) as index:
+        index.add(vectors(800, 8))
+        index.add(vectors(265, 8, 1) * 9 + 40)
+        index.add(vectors(1, 8, 2) + 40)
+        index.delete(range(30, 60))
+
+
 VARIANTS: dict[str, Callable[[Path], None]] = {
     "untrained": make_untrained,
     "untrained str": make_untrained_str,
@@ -147,6 +156,7 @@ VARIANTS: dict[str, Callable[[Path], None]] = {
     "lists": make_lists,
     "few lists": make_few_lists,
     "payloads": make_payloads,
+    "rewriting": make_rewriting,
 }
 
 
@@ -909,7 +919,8 @@ def forged_fields(there: Entries) -> Iterator[tuple[str, Forgery]]:
     yield "field: without payloads", {**mapping(there, keys.STATE, payloads=0)}
     without: Forgery = {(db, key): None for db, key in there if db == keys.PAYLOADS}
     yield "field: nothing, and no payloads", {**mapping(there, keys.STATE, payloads=0), **without}
-    older = {**mapping(there, keys.STATE, payloads=...), **mapping(there, keys.OPTIONS, format=2, fields=...)}
+    state_2 = mapping(there, keys.STATE, payloads=..., **NO_NEXT)
+    older = {**state_2, **mapping(there, keys.OPTIONS, format=2, fields=...)}
     yield "field: format 2, with payloads", older
     for names in ([], ["lang"], ["tags", "lang"], ["lang", "tags", "n"], ["lang", "other"]):
         yield f"field: options with {names}", mapping(there, keys.OPTIONS, fields=names)
@@ -1034,7 +1045,15 @@ def forged_state(there: Entries) -> Iterator[tuple[str, Forgery]]:
         {"payloads": -1},
         {"payloads": None},
         {"payloads": ...},
-        {"listed": ..., "relisted": ..., "payloads": ...},
+        {"listed": ..., "relisted": ..., "payloads": ..., **NO_NEXT},
+        NO_NEXT,
+        {"next_generation": ...},
+        {"next_generation": state["generation"] + 7},
+        {"next_generation": state["generation"], "next_size": 5},
+        {"next_generation": state["generation"] + 7, "next_size": 5, "next_head": 5},
+        {"next_generation": state["generation"] + 7, "next_size": 5, "next_head": 5, "recoded": rows},
+        {"next_size": 5},
+        {"recoded": 5},
     ):
         yield f"state: {changes}", mapping(there, keys.STATE, **changes)
     later = {"staged_rows": rows + 10, "staged_generation": state["generation"] + 1}
@@ -1043,13 +1062,59 @@ def forged_state(there: Entries) -> Iterator[tuple[str, Forgery]]:
     yield "state: the options", {(keys.META, keys.STATE): there[keys.META, keys.OPTIONS]}
 
 
+#: The fields of the state that came with format 4.
+NO_NEXT: dict[str, Any] = dict.fromkeys(("next_generation", "next_size", "next_head", "recoded"), ...)
+
+
+def forged_next(there: Entries) -> Iterator[tuple[str, Forgery]]:
+    """Codes that are being rewritten, their encoder, and the records of both trainings."""
+    state = msgpack.unpackb(body(there[keys.META, keys.STATE]))
+    number, recoded, size = state["next_generation"], state["recoded"], state["next_size"]
+    assert number and 32 < recoded < state["rows"]
+    changes: dict[str, Any]
+    for changes in (
+        {"recoded": recoded - 1},
+        {"recoded": recoded + 1},
+        {"recoded": 0},
+        {"recoded": state["rows"]},
+        {"next_generation": number + 1},
+        {"next_size": size + 1},
+        {"next_size": 1},
+        {"next_head": 0},
+        {"next_generation": 0, "next_size": 0, "next_head": 0, "recoded": 0},
+    ):
+        yield f"next: {changes}", mapping(there, keys.STATE, **changes)
+    own = sorted(entry for entry in there if entry[1].startswith(keys.codes_prefix(number)))
+    yield "next: codes missing", dict.fromkeys(own, None)
+    yield "next: the first codes missing", {own[0]: None}
+    yield "next: the last codes missing", {own[-1]: None}
+    yield "next: codes of the other generation", {own[0]: there[keys.CODES, b"c\0\0\0\1" + own[0][1][5:]]}
+    encoder, following = (keys.META, keys.ENCODER), (keys.META, keys.NEXT_ENCODER)
+    yield "next: no encoder", {following: None}
+    yield "next: an encoder of other codes", {following: meta.pack(other_encoder(there))}
+    yield "next: the options for an encoder", {following: there[keys.META, keys.OPTIONS]}
+    yield "next: encoder damaged", {following: again(there[encoder], body(there[encoder])[:-1])}
+    for key in (keys.TRAINING, keys.NEXT_TRAINING):
+        for changes in ({"error": -1.0}, {"now": float("nan")}, {"reviewed": -1}, {"sampled": ...}, {"vectors": "8"}):
+            yield f"next: {key.decode()} {changes}", mapping(there, key, **changes)
+        yield f"next: {key.decode()} is a state", {(keys.META, key): there[keys.META, keys.STATE]}
+    yield "next: no training of the next encoder", {(keys.META, keys.NEXT_TRAINING): None}
+
+
+def other_encoder(there: Entries) -> dict[str, Any]:
+    """The record of a sound encoder whose codes are shorter than those of the index."""
+    record = msgpack.unpackb(body(there[keys.META, keys.ENCODER]))
+    made = make_encoder("lsh", bits=8).fit(np.eye(8))
+    return {**record, "name": "lsh", "config": made.config, "fitted": to_bytes(made)}
+
+
 def forged_listed(there: Entries) -> Iterator[tuple[str, Forgery]]:
     """Rows that are listed, and are not; or the other way round."""
     state = msgpack.unpackb(body(there[keys.META, keys.STATE]))
     firsts = sorted({place[1] for db, key in there if db == keys.POSTINGS and (place := keys.postings_of(key))})
     for listed in (0, 1, firsts[-1], firsts[-1] + 1, state["listed"] - 1, state["listed"] + 1, state["rows"]):
         yield f"listed: {listed}", mapping(there, keys.STATE, listed=listed)
-    state_1 = mapping(there, keys.STATE, listed=..., relisted=..., payloads=...)
+    state_1 = mapping(there, keys.STATE, listed=..., relisted=..., payloads=..., **NO_NEXT)
     older = {**state_1, **mapping(there, keys.OPTIONS, format=1, fields=...)}
     yield "listed: format 1, with lists", older
     without: Forgery = {(db, key): None for db, key in there if db == keys.POSTINGS}
@@ -1239,7 +1304,8 @@ def forged_options(there: Entries) -> Iterator[tuple[str, Forgery]]:
         {"train_size": -1},
         {"uuid": b""},
         {"uuid": ...},
-        {"format": 4},
+        {"format": 5},
+        {"format": 3},
         {"format": 2},
         {"format": 1},
         {"fields": None},
@@ -1391,6 +1457,9 @@ FORGERIES: list[tuple[str, Callable[[Entries], Iterator[tuple[str, Forgery]]]]] 
     ("payloads", forged_payloads),
     ("payloads", forged_fields),
     ("payloads", forged_state),
+    ("rewriting", forged_columns),
+    ("rewriting", forged_state),
+    ("rewriting", forged_next),
 ]
 
 #: Forgeries that give another index, as sound as the first: nothing need be noticed.

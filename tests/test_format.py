@@ -19,7 +19,7 @@ from lsqindex.encoders import from_bytes
 from lsqindex.errors import DamagedError, LsqIndexError, NewerFormatError, NotAnIndexError
 from lsqindex.filters import read_filter
 from lsqindex.storage import columns, deleted, keys, meta, payload_columns, postings, records, sorted_ids
-from lsqindex.storage.meta import Options, State, Subset
+from lsqindex.storage.meta import Options, State, Subset, Training
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -36,6 +36,9 @@ FROZEN_KEYS = [
     (keys.STATE, b"state"),
     (keys.ENCODER, b"encoder"),
     (keys.SUBSET, b"subset"),
+    (keys.TRAINING, b"training"),
+    (keys.NEXT_ENCODER, b"next-encoder"),
+    (keys.NEXT_TRAINING, b"next-training"),
     (keys.codes_prefix(0), b"c\0\0\0\0"),
     (keys.codes_prefix(0x01020304), b"c\1\2\3\4"),
     (keys.ids_prefix(), b"i"),
@@ -101,7 +104,7 @@ def test_kinds_and_sizes_are_frozen() -> None:
     assert (*kinds, records.POSTINGS) == (b"m", b"c", b"i", b"s", b"v", b"d", b"p")
     assert (records.PAYLOADS, records.FIELD) == (b"y", b"f")
     assert (records.HEADER_SIZE, columns.BLOCK_ROWS, columns.CHUNK_ROWS) == (48, 32, 4064)
-    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 3)
+    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 4)
     assert (postings.UNIT_ROWS, postings.SEGMENT_ROWS, meta.TABLE_BITS, meta.MAX_TABLES) == (
         16_256,
         65_024,
@@ -116,7 +119,7 @@ def test_the_databases_of_each_format_are_frozen() -> None:
     first = (b"meta", b"codes", b"ids", b"vectors")
     assert keys.databases(1) == first
     assert keys.databases(2) == (*first, b"postings")
-    assert keys.databases(3) == (*first, b"postings", b"payloads")
+    assert keys.databases(3) == keys.databases(4) == (*first, b"postings", b"payloads")
 
 
 @pytest.mark.parametrize(
@@ -218,6 +221,10 @@ def test_schemas_are_frozen() -> None:
         ("listed", "int"),
         ("relisted", "int"),
         ("payloads", "int"),
+        ("next_generation", "int"),
+        ("next_size", "int"),
+        ("next_head", "int"),
+        ("recoded", "int"),
     ]
     assert [(field.name, field.type) for field in fields(Subset)] == [
         ("kind", "str"),
@@ -225,26 +232,36 @@ def test_schemas_are_frozen() -> None:
         ("tables", "tuple[int, ...]"),
         ("widths", "tuple[int, ...]"),
     ]
+    assert [(field.name, field.type) for field in fields(Training)] == [
+        ("sampled", "int"),
+        ("vectors", "int"),
+        ("error", "float"),
+        ("now", "float"),
+        ("reviewed", "int"),
+    ]
 
 
 # -- options and state ----------------------------------------------------------------------------
 
 OPTIONS = Options(dim=8, metric="l2", ids="int", keep_vectors=None, train_size=10_000, uuid=bytes(16))
 STATE = State(txn=3, rows=40, stored=40, count=30, code_size=4, head=4)
+#: Codes that are being rewritten: half of them are.
+NEXT = {"next_generation": 1, "next_size": 2, "next_head": 2, "recoded": 20}
 
 
 def options_record(**changes: Any) -> bytes:
-    values = {"program": "lsqindex", "format": 3, **msgpack.unpackb(OPTIONS.to_record()[48:])}
+    values = {"program": "lsqindex", "format": 4, **msgpack.unpackb(OPTIONS.to_record()[48:])}
     return meta.pack({**values, **changes})
 
 
 def test_options_and_state_go_there_and_back() -> None:
     for options in (OPTIONS, replace(OPTIONS, metric="cosine", ids="str", train_size=1, fields=("a", "é.b"))):
         assert Options.from_record(options.to_record()) == options
-    assert State.from_record(STATE.to_record()) == STATE
+    for state in (STATE, replace(STATE, **NEXT), replace(STATE, **{**NEXT, "recoded": 40})):
+        assert State.from_record(state.to_record()) == state
     assert msgpack.unpackb(OPTIONS.to_record()[48:]) == {
         "program": "lsqindex",
-        "format": 3,
+        "format": 4,
         "dim": 8,
         "metric": "l2",
         "ids": "int",
@@ -264,7 +281,7 @@ def test_options_of_an_older_format_have_no_fields(format_number: int) -> None:
         Options.from_record(meta.pack({**values, "fields": ["lang"]}))
 
 
-@pytest.mark.parametrize("format_number", [4, 5, 1 << 40])
+@pytest.mark.parametrize("format_number", [5, 6, 1 << 40])
 def test_options_of_a_newer_format_say_so(format_number: int) -> None:
     with pytest.raises(NewerFormatError, match="upgrade"):
         Options.from_record(options_record(format=format_number))
@@ -358,6 +375,19 @@ def test_options_without_a_field_are_refused(name: str) -> None:
         {"payloads": -1},
         {"payloads": True},
         {"payloads": None},
+        {"next_generation": 1},
+        {"next_size": 1},
+        {"next_head": 1},
+        {"recoded": 1},
+        {**NEXT, "next_generation": 0},
+        {**NEXT, "next_generation": 1 << 32},
+        {**NEXT, "generation": 1},
+        {**NEXT, "staged_generation": 1},
+        {**NEXT, "next_size": 0},
+        {**NEXT, "next_size": (1 << 24) + 1},
+        {**NEXT, "next_head": 3},
+        {**NEXT, "recoded": 41},
+        {**NEXT, "recoded": True},
     ],
 )
 def test_a_state_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
@@ -366,7 +396,7 @@ def test_a_state_with_impossible_values_is_refused(changes: dict[str, Any]) -> N
         State.from_record(meta.pack({**values, **changes}))
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(State) if field.name != "payloads"])
+@pytest.mark.parametrize("name", [field.name for field in fields(State)])
 def test_a_state_without_a_field_is_refused(name: str) -> None:
     values = msgpack.unpackb(STATE.to_record()[48:])
     del values[name]
@@ -376,7 +406,11 @@ def test_a_state_without_a_field_is_refused(name: str) -> None:
 
 def test_a_state_of_an_older_format_is_read_as_one_without_what_came_later() -> None:
     values = msgpack.unpackb(STATE.to_record()[48:])
-    assert State.from_record(STATE.to_record()).format == STATE.format == 3
+    assert State.from_record(STATE.to_record()).format == STATE.format == 4
+    for name in NEXT:
+        del values[name]
+    third = State.from_record(meta.pack(values))
+    assert third == STATE and third.format == 3
     del values["payloads"]
     second = State.from_record(meta.pack(values))
     assert second == STATE and second.format == 2
@@ -449,6 +483,47 @@ def test_a_subset_structure_without_a_field_is_refused(name: str) -> None:
     del values[name]
     with pytest.raises(DamagedError, match="subset"):
         Subset.from_record(meta.pack(values))
+
+
+# -- automatic training -----------------------------------------------------------------------------
+
+TRAINING = Training(sampled=10_000, vectors=12_000, error=0.25, now=0.5, reviewed=12_000)
+
+
+def test_the_record_of_a_training_goes_there_and_back() -> None:
+    for training in (TRAINING, Training(0, 0, 0.0, 0.0, 0), replace(TRAINING, error=meta.MAX_ERROR)):
+        assert Training.from_record(training.to_record()) == training
+    assert msgpack.unpackb(TRAINING.to_record()[48:]) == {
+        "sampled": 10_000,
+        "vectors": 12_000,
+        "error": 0.25,
+        "now": 0.5,
+        "reviewed": 12_000,
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sampled": -1},
+        {"sampled": 1 << 62},
+        {"vectors": None},
+        {"vectors": 1.0},
+        {"error": -0.5},
+        {"error": float("nan")},
+        {"error": float("inf")},
+        {"error": 1},
+        {"now": float("nan")},
+        {"now": "0.5"},
+        {"reviewed": -1},
+        {"reviewed": True},
+        {"more": 1},
+    ],
+)
+def test_the_record_of_a_training_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
+    values = msgpack.unpackb(TRAINING.to_record()[48:])
+    with pytest.raises(DamagedError, match="training"):
+        Training.from_record(meta.pack({**values, **changes}))
 
 
 # -- committed files ------------------------------------------------------------------------------
@@ -586,6 +661,32 @@ def test_the_file_of_format_3_with_indexed_fields_opens_and_answers(opened: Call
         ]
 
 
+def test_the_file_of_format_4_that_is_being_rewritten_opens_and_answers(opened: Callable[[str], Index]) -> None:
+    with opened("format4-rewriting.lsq") as index:
+        assert index.check() == []
+        assert np.array_equal(index.ids(), np.delete(np.arange(1_866), np.s_[100:130]))
+        told = index.stats()["training"]
+        assert (told["sampled"], told["vectors"], told["outdated"]) == (1_400, 1_400, True)
+        assert told["rewritten"] == pytest.approx(792 / 1_871)
+        vectors = np.concatenate([made.vectors(1_400, 8, 18), made.vectors(466, 8, 19) + 100])
+        vectors[1_000:1_005] = made.vectors(5, 8, 20)
+        assert np.array_equal(index.get(index.ids()), vectors[index.ids()])
+        found = index.search(vectors[::70], k=1, rerank=1_866)
+        assert not found.distances.any() and np.array_equal(vectors[found.ids[:, 0]], vectors[::70])
+
+
+def test_the_file_of_format_4_goes_on_with_its_rewriting(tmp_path: Path) -> None:
+    path = tmp_path / "index.lsq"
+    shutil.copyfile(FIXTURES / "format4-rewriting.lsq", path)
+    with Index.open(path) as index:
+        before = index.stats()["training"]
+        index.merge()
+        after = index.stats()["training"]
+        assert index.check() == [] and after["rewritten"] is None
+        assert (after["sampled"], after["vectors"], after["outdated"]) == (1_866, 1_866, False)
+        assert after["error"] < before["now"]
+
+
 @pytest.mark.parametrize("name", made.FILES)
 def test_a_committed_file_can_be_written_to_compacted_and_copied(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -629,16 +730,17 @@ def plain(stored: dict[tuple[bytes, bytes], Any]) -> dict[tuple[bytes, bytes], A
     number = msgpack.unpackb(found[keys.META, keys.OPTIONS][1])["format"]
     for db, key in [place for place in found if place[0] == keys.META]:
         values = msgpack.unpackb(found[db, key][1])
-        for name in ("uuid", "distribution", "head"):
+        for name in ("uuid", "distribution", "head", "next_head", "error", "now"):
             values.pop(name, None)
         if values.get("fitted"):
             free = {"distribution": None, "state": None, "version": None}
             values["fitted"] = {**msgpack.unpackb(values["fitted"]), **free}
         # As a file of an older format becomes one of this.
         if key == keys.OPTIONS:
-            values = {**values, "format": 3, "fields": values.get("fields", [])}
-        if key == keys.STATE and number < 3:
-            values = {"listed": 0, "relisted": 0, **values, "payloads": 0}
+            values = {**values, "format": meta.FORMAT, "fields": values.get("fields", [])}
+        if key == keys.STATE and number < 4:
+            came = ("listed", "relisted", "payloads", "next_generation", "next_size", "recoded")
+            values = {**dict.fromkeys(came, 0), **values}
         found[db, key] = values
     return found
 
@@ -649,6 +751,8 @@ def test_this_version_writes_what_the_committed_file_holds(name: str, tmp_path: 
     made.FILES[name](tmp_path / name)
     shutil.copyfile(FIXTURES / name, tmp_path / "committed.lsq")
     here, committed = plain(contents(tmp_path / name)), plain(contents(tmp_path / "committed.lsq"))
+    if name < "format4":
+        here.pop((keys.META, keys.TRAINING), None)  # which came with format 4
     assert here.keys() == committed.keys()
     # Training sums in the order of the machine's BLAS: of codes and lists only what surrounds them is compared. How
     # long the head of codes is (bytes 32 to 35) is the writer's choice, and the encoder's to learn.
@@ -687,9 +791,9 @@ def put(path: Path, key: bytes, value: bytes) -> None:
 def test_a_file_of_a_newer_format_says_so(tmp_path: Path) -> None:
     path = tmp_path / "newer.lsq"
     shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
-    put(path, keys.OPTIONS, options_record(format=4))
+    put(path, keys.OPTIONS, options_record(format=5))
     for read_only in (False, True):
-        with pytest.raises(NewerFormatError, match=r"format 4.*upgrade"):
+        with pytest.raises(NewerFormatError, match=r"format 5.*upgrade"):
             Index.open(path, read_only=read_only)
     assert issubclass(NewerFormatError, NotAnIndexError)
 
@@ -698,7 +802,7 @@ def test_a_newer_format_is_told_even_where_the_state_has_changed_too(tmp_path: P
     """The version is looked at before anything whose shape depends on it."""
     path = tmp_path / "newer.lsq"
     shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
-    put(path, keys.OPTIONS, options_record(format=4, cells=100))
+    put(path, keys.OPTIONS, options_record(format=5, cells=100))
     with lmdb.open(str(path), subdir=False, lib_version=0, max_dbs=16, map_size=1 << 24) as env:
         db = env.open_db(b"meta", create=False)
         with env.begin(write=True) as txn:

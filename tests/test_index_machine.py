@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 )
 from numpy.typing import NDArray
 
-from lsqindex import Index, MultiIndex, loader, reference, training
+from lsqindex import Index, MultiIndex, loader, reference, retraining, training
 from lsqindex.errors import (
     DuplicateIdError,
     NoVectorsError,
@@ -435,7 +435,7 @@ class IndexMachine(RuleBasedStateMachine):
         tables = encoder.tables(queries, index.metric)
         near = np.sort(reference.distances(codes(index, vectors), encoder.layout, tables), axis=1)[:, :k]
         wanted = np.full((len(queries), k), np.inf, np.float32)
-        wanted[:, : near.shape[1]] = near
+        wanted[:, : near.shape[1]] = near if index.metric == "ip" else np.maximum(near, 0)
         np.testing.assert_allclose(index.search(queries, k=k).distances, wanted, rtol=1e-4, atol=1e-3)
 
 
@@ -537,7 +537,7 @@ def assert_found(found: Any, names: list[Any], near: NDArray[np.float32], k: int
 def small_transactions(on: bool) -> Iterator[None]:
     """Large adds, trainings and copies in many transactions, as with millions of vectors."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (loader, training, rewrite, merge) if on else ():
+        for module in (loader, training, retraining, rewrite, merge) if on else ():
             patch.setattr(module, "COMMIT_BYTES", 1 << 15)
         yield
 
@@ -549,6 +549,12 @@ def test_any_sequence_of_changes_agrees_with_a_dict(
     # A chunk is a unit of posting lists, so that these steps fill units, and segments, too.
     monkeypatch.setattr(postings, "UNIT_ROWS", 4064)
     monkeypatch.setattr(postings, "SEGMENT_ROWS", 4 * 4064)
+    # Every review finds a reason to train again, and codes are rewritten slowly: most steps see two generations.
+    monkeypatch.setattr(retraining, "_DRIFT", -1.0)
+    monkeypatch.setattr(retraining, "_GAIN", np.inf)
+    monkeypatch.setattr(retraining, "_STEP", 300)
+    monkeypatch.setattr(retraining, "_STEP_SHARE", 1)
+    monkeypatch.setattr(retraining, "_SAMPLED", 500)
     chosen = settings(
         max_examples=1500 if LONG else 36,
         stateful_step_count=40 if LONG else 20,

@@ -55,10 +55,12 @@ class RowScalar:
         ``projected`` has the first of ``axes``; past these one ρ serves for all.
         """
         d = projected.shape[1]
-        n = min(len(projected), AMONG)
-        asked = np.sort(rng.choice(n, size=min(QUERIES, n), replace=False))
-        near = _neighbours(projected[:n], asked)
-        query, row = (centred[at] @ axes.T for at in (np.repeat(asked, near.shape[1]), near.ravel()))
+        among = np.arange(len(projected))
+        if len(among) > AMONG:  # not the first ones: a sample is in the order in which its vectors were added
+            among = np.sort(rng.choice(len(among), size=AMONG, replace=False))
+        asked = np.sort(rng.choice(len(among), size=min(QUERIES, len(among)), replace=False))
+        near = _neighbours(projected[among], asked)
+        query, row = (centred[among[at]] @ axes.T for at in (np.repeat(asked, near.shape[1]), near.ravel()))
         if not near.size:
             query = row = np.zeros((1, len(axes)), np.float32)
         row_mean, query_mean = row.mean(axis=0, dtype=np.float64), query.mean(axis=0, dtype=np.float64)

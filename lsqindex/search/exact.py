@@ -30,11 +30,19 @@ def distances(query: Vectors, vectors: Vectors, metric: Metric) -> Vectors:
     return (1 - cosines).astype(np.float32)
 
 
-def lower_bounds(queries: Vectors, vectors: Vectors, metric: Metric) -> tuple[NDArray[np.float64], float]:
+class Rows:
+    """Vectors to be searched: as float64, and their squared lengths."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.vectors = np.asarray(vectors, np.float64)
+        self.squares: NDArray[np.float64] = np.einsum("ij,ij->i", self.vectors, self.vectors)
+
+
+def lower_bounds(queries: Vectors, rows: Rows, metric: Metric) -> tuple[NDArray[np.float64], float]:
     """All distances at once, by one matrix product, shape (nq, n), and how far they may be off."""
-    rows, wide = np.asarray(vectors, np.float64), np.asarray(queries, np.float64)
-    squares, own = np.einsum("ij,ij->i", rows, rows), np.einsum("ij,ij->i", wide, wide)
-    products = wide @ rows.T
+    wide, squares = np.asarray(queries, np.float64), rows.squares
+    own = np.einsum("ij,ij->i", wide, wide)
+    products = wide @ rows.vectors.T
     scale = float(max(squares.max(initial=0), own.max(initial=0)))
     if metric == "l2":
         return own[:, None] - 2 * products + squares, 1e-12 * scale

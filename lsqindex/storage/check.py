@@ -16,7 +16,7 @@ from ..errors import LsqIndexError
 from . import deleted, keys, postings, records, sorted_ids
 from .columns import CHUNK_ROWS, Column, RowNumbers, ids_column
 from .env import Reader
-from .meta import Options, check_format, read_subset
+from .meta import Options, check_format, read_subset, read_training
 from .rows import Rows
 from .store import Store
 
@@ -32,6 +32,7 @@ def _problems(reader: Reader, options: Options) -> Iterator[str]:
     _try(found, partial(_format, reader, options))
     for column in store.columns():
         _try(found, partial(_column, reader, column))
+    _try(found, partial(_next_codes, reader, store))
     _try(found, partial(_strangers, reader, store))
     # What follows reads columns, so they must be sound.
     if not found and _try(found, partial(_deleted, store)):
@@ -62,19 +63,40 @@ def _column(reader: Reader, column: Column) -> Iterator[str]:
     """Every record of a column: verified, whole, and as many rows as there should be."""
     rows = Rows.all(column, reader)
     state = reader.state
-    for i in range(len(rows.starts)):
-        first = int(rows.starts[i])
-        count, _ = column.check(reader.get(column.db, column.key(first)), first)
-        end = first + count
-        if end > max(state.rows, state.staged_rows):
-            yield f"{column.what}: rows up to {end}, and {state.rows} have been given out"
-        if count < rows.counts[i]:
-            yield f"{column.what}: {count} rows from {first} on, and {int(rows.counts[i])} should be"
+    yield from _records(reader, rows, max(state.rows, state.staged_rows))
     if column.listed:
         # Every string must be UTF-8, every value msgpack; all of them at once may be more than memory holds.
         numbers = rows.numbers()
         for first in range(0, len(numbers), column.part_rows):
             rows.gather(numbers[first : first + column.part_rows])
+
+
+def _records(reader: Reader, rows: Rows, most: int) -> Iterator[str]:
+    """Every record of a column is verified and whole, and has no row beyond ``most``."""
+    column = rows.column
+    for i in range(len(rows.starts)):
+        first = int(rows.starts[i])
+        count, _ = column.check(reader.get(column.db, column.key(first)), first)
+        if first + count > most:
+            yield f"{column.what}: rows up to {first + count}, and there should be none from {most} on"
+        if count < rows.counts[i]:
+            yield f"{column.what}: {count} rows from {first} on, and {int(rows.counts[i])} should be"
+
+
+def _next_codes(reader: Reader, store: Store) -> Iterator[str]:
+    """The codes that are being rewritten: one for each stored row below ``recoded``, and no other."""
+    column, state = store.next_codes(), reader.state
+    there = [reader.get(keys.META, key) is not None for key in (keys.NEXT_ENCODER, keys.NEXT_TRAINING)]
+    if there != [column is not None] * 2:
+        yield "next encoder: there without codes that are being written, or missing with them"
+    read_training(reader)
+    read_training(reader, keys.NEXT_TRAINING)
+    if column is not None:
+        rows = Rows(column, reader)
+        yield from _records(reader, rows, state.recoded)
+        ids = store.ids().numbers()
+        if not np.array_equal(rows.numbers(), ids[ids < state.recoded]):
+            yield f"codes of the next generation: not those of the rows below {state.recoded}"
 
 
 def _strangers(reader: Reader, store: Store) -> Iterator[str]:
@@ -83,11 +105,16 @@ def _strangers(reader: Reader, store: Store) -> Iterator[str]:
     known = {column.prefix for column in store.columns()}
     if state.staged_generation:
         known.add(keys.codes_prefix(state.staged_generation))
+    if state.next_generation:
+        known.add(keys.codes_prefix(state.next_generation))
+    names = {keys.OPTIONS, keys.STATE, keys.ENCODER}
+    names |= {keys.SUBSET} if state.format >= 2 else set()
+    names |= {keys.TRAINING, keys.NEXT_ENCODER, keys.NEXT_TRAINING} if state.format >= 4 else set()
     for db in reader.dbs:
         for name in reader.cursor(db).iternext(keys=True, values=False):
             key = bytes(name)
             if db == keys.META:
-                fine = key in (keys.OPTIONS, keys.STATE, keys.ENCODER) or (key == keys.SUBSET and state.format > 1)
+                fine = key in names
             elif db == keys.POSTINGS:
                 place = keys.postings_of(key)
                 fine = place is not None and place[0] == state.generation and place[1] < state.listed

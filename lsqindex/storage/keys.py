@@ -3,6 +3,8 @@
     database   key                               value
     meta       "options" | "state" | "encoder"   msgpack
     meta       "subset"                          msgpack; only where the index has a subset structure
+    meta       "training"                        msgpack; only where the index trained itself
+    meta       "next-encoder" | "next-training"  msgpack; the next generation's, while its codes are being written
     codes      "c" generation:4 row:4            codes from that row on
     codes      "d" segment:4                     which rows of a segment are deleted, a bit each
     ids        "i" row:4                         ids from that row on
@@ -30,6 +32,8 @@ PAYLOADS = b"payloads"
 DATABASES = (META, CODES, IDS, VECTORS, POSTINGS, PAYLOADS)
 
 OPTIONS, STATE, ENCODER, SUBSET = b"options", b"state", b"encoder", b"subset"
+#: The last automatic training, and what belongs to the next generation of codes while that is being written.
+TRAINING, NEXT_ENCODER, NEXT_TRAINING = b"training", b"next-encoder", b"next-training"
 
 #: A string id has at most this many bytes of UTF-8: LMDB's keys have 511.
 MAX_ID_BYTES = 480
@@ -66,7 +70,11 @@ def field_of(prefix: bytes) -> int:
 
 
 def databases(number: int) -> tuple[bytes, ...]:
-    """The databases of a file of format ``number``: four in the first, one more in each of the next two."""
+    """The databases of a file of format ``number``: four in the first, one more in each of the next two.
+
+    >>> [len(databases(number)) for number in (1, 2, 3, 4)]
+    [4, 5, 6, 6]
+    """
     return DATABASES[: 3 + number]
 
 

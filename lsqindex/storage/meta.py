@@ -109,8 +109,8 @@ class State:
     relisted: int = 0
     #: 1 where rows have payloads (those that were added without one: none), 0 where nobody ever gave one.
     payloads: int = 0
-    #: A generation of codes that writers fill step by step, while the valid one answers: its number, 0 for none, and the
-    #: size and head of its codes. Rows below `recoded` have a code in it.
+    #: A generation of codes that writers fill step by step, while searches use the valid one: its number, 0 for none,
+    #: and the size and head of its codes. Rows below `recoded` have a code in it.
     next_generation: int = 0
     next_size: int = 0
     next_head: int = 0
@@ -208,6 +208,45 @@ class Subset:
         )
 
 
+@dataclass(frozen=True)
+class Training:
+    """An automatic training: what it saw, and how well its encoder does.
+
+    Only an index that trained itself has this record, so only such an index trains itself again. Errors are squared
+    reconstruction errors, relative to the squared lengths of the vectors.
+    """
+
+    #: Vectors in the sample that the encoder was fitted on, including those held out to measure its error.
+    sampled: int
+    #: Vectors in the index at that time.
+    vectors: int
+    #: The error on the vectors that were held out.
+    error: float
+    #: The error measured last, over all vectors; without kept vectors, over the vectors that had just been added.
+    now: float
+    #: ``rows`` of the state when it was measured.
+    reviewed: int
+
+    def to_record(self) -> bytes:
+        """As stored."""
+        return pack(asdict(self))
+
+    @classmethod
+    def from_record(cls, value: Any) -> Training:
+        """From the stored record, checked."""
+        record = unpack(value, "training")
+        _schema(cls, record, "training")
+        training = cls(**record)
+        counts, errors = (training.sampled, training.vectors, training.reviewed), (training.error, training.now)
+        # (NaN is not within these limits either.)
+        if not all(0 <= count < _LIMIT for count in counts) or not all(0 <= error <= MAX_ERROR for error in errors):
+            raise DamagedError(f"training: impossible values; {records.REMEDY}")
+        return training
+
+
+#: Errors of a training are stored up to here: finite, and far beyond what any encoder that works has.
+MAX_ERROR = 1e30
+
 #: What ``bits`` of a table may be asked for, and how many tables an index has at most.
 TABLE_BITS = (4, 20)
 MAX_TABLES = 4096
@@ -248,6 +287,17 @@ def _subset(record: bytes) -> Subset:
     return Subset.from_record(record)
 
 
+def read_training(source: Reader | Writer, key: bytes = keys.TRAINING) -> Training | None:
+    """The record of the last automatic training; None where there was none."""
+    value = source.get(keys.META, key) if source.state.format >= 4 else None
+    return None if value is None else _training(bytes(value))
+
+
+@lru_cache
+def _training(record: bytes) -> Training:
+    return Training.from_record(record)
+
+
 def pack(values: Mapping[str, Any]) -> bytes:
     """A mapping as a record."""
     return records.encode(records.Header(records.META, count=len(values)), msgpack.packb(dict(values)))
@@ -269,7 +319,7 @@ def unpack(value: Any, what: str) -> dict[str, Any]:
 
 def _schema(cls: Any, record: dict[str, Any], what: str) -> None:
     """Every field of ``cls``, each of its type, and nothing else."""
-    kinds: dict[str, Any] = {"int": int, "str": str, "bytes": bytes, "str | None": (str, type(None))}
+    kinds: dict[str, Any] = {"int": int, "float": float, "str": str, "bytes": bytes, "str | None": (str, type(None))}
     kinds["tuple[str, ...]"] = list
     wanted = {field.name: kinds[str(field.type)] for field in fields(cls)}
     if record.keys() != wanted.keys() or not all(

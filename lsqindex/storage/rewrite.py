@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace as replace_fields
 from functools import partial
 
 import numpy as np
@@ -19,7 +20,7 @@ from . import env as envs
 from . import files, keys, merge, sorted_ids
 from .columns import Column, RowNumbers, rows_within
 from .env import Env, Reader, Wait
-from .meta import Options, Subset, read_subset
+from .meta import Options, Subset, read_subset, read_training
 from .records import REMEDY
 from .rows import Rows
 from .store import Store
@@ -93,8 +94,8 @@ def tidy_small(writer: Writer, options: Options) -> None:
     A moved chunk needs pages in a row, which a small file that is updated for ever runs out of: without this it would
     hold two or three times what it needs. In a large one the same few megabytes do not count, and it is left alone.
     """
-    if not writer.moved_rows or writer.env.memory:
-        return
+    if not writer.moved_rows or writer.env.memory or writer.state.next_generation:
+        return  # (a copy would begin again to rewrite codes for a new encoder, and again before that is done)
     writer.moved_rows = False
     # What the caller asked for is durable by now: a disk without room for a copy must not make it look undone.
     with contextlib.suppress(LsqIndexError):
@@ -155,6 +156,20 @@ def _copy_meta(source: Reader | Writer, options: Options, subset: Subset | None,
         writer.put(keys.META, keys.SUBSET, subset.to_record())
     for name in ("next_id", "generation", "code_size", "head", "payloads"):
         setattr(writer.state, name, getattr(source.state, name))
+    _copy_training(source, writer)
+
+
+def _copy_training(source: Reader | Writer, writer: Writer) -> None:
+    """The records of automatic training. A copy has the next encoder, but none of the codes it has written so far."""
+    moved = source.state.count - source.state.rows  # rows are numbered anew
+    for key in (keys.TRAINING, keys.NEXT_TRAINING):
+        training = read_training(source, key)
+        if training is not None:
+            writer.put(keys.META, key, replace_fields(training, reviewed=max(0, training.reviewed + moved)).to_record())
+    if source.state.next_generation:
+        writer.put(keys.META, keys.NEXT_ENCODER, bytes(source.get(keys.META, keys.NEXT_ENCODER)))
+        for name in ("next_generation", "next_size", "next_head"):
+            setattr(writer.state, name, getattr(source.state, name))
 
 
 def _copy_rows(source: Reader | Writer, columns: list[Column], first: int, rows: RowNumbers, writer: Writer) -> None:

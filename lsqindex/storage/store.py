@@ -5,6 +5,10 @@
              the end, as an update would move them, and its records go
     both     where the index has a multi-index, rows that fill a unit are listed (merge.py)
 
+A next generation of codes may be half written (``state.next_generation``): rows below ``state.recoded`` have a code in
+it. New rows are not written to it; they come later than ``recoded`` and get their turn. A chunk that is given back is
+removed from it as well.
+
 A chunk is given back when a quarter of its rows are deleted, so a file that is updated for ever does not grow for
 ever, and each deleted row pays for moving three. An operation gives back only so many chunks as its own size
 allows: what a large delete leaves, later ones or compact() take.
@@ -124,6 +128,11 @@ class Store:
     def ids_of(self, rows: RowNumbers) -> Ids:
         """The id of each row."""
         return self.ids().gather(rows)
+
+    def next_codes(self) -> Column | None:
+        """The generation of codes that is being written step by step; None where there is none."""
+        state = self.state
+        return codes_of(state.next_generation, state.next_size, state.next_head) if state.next_generation else None
 
     def fresh(self) -> int:
         """How many rows, deleted ones included, are in no posting list."""
@@ -272,6 +281,7 @@ class Store:
         for column, values in zip(self.columns(), moved, strict=True):
             column.append(writer, first, values)
             column.remove(writer, chunk * CHUNK_ROWS, (chunk + 1) * CHUNK_ROWS)
+        self._forget_next(chunk)
         sorted_ids.apply(writer, changes)
         deleted.forget_chunk(writer, chunk)
         merge.give_back(writer, chunk)
@@ -279,19 +289,83 @@ class Store:
         state.stored += len(living) - CHUNK_ROWS
         state.shape += 1
 
+    def _forget_next(self, chunk: int) -> None:
+        """Remove a chunk from the next generation of codes, as far as it is there."""
+        column, state = self.next_codes(), self.state
+        first, end = chunk * CHUNK_ROWS, (chunk + 1) * CHUNK_ROWS
+        if column is not None and state.recoded > first:
+            column.remove(self._writer, first, end)
+            state.recoded = max(state.recoded, end)
+
     def replace_codes(self, code_size: int, head: int) -> Column:
         """Begin a generation of codes beside the valid one; its column."""
+        self.state.staged_generation = self._new_generation()
+        return codes_of(self.state.staged_generation, code_size, head)
+
+    def begin_next(self, code_size: int, head: int) -> None:
+        """Begin a generation of codes that later transactions fill step by step."""
         state = self.state
-        number = max(state.generation, state.staged_generation) + 1
-        state.staged_generation = number
-        return codes_of(number, code_size, head)
+        state.next_generation = self._new_generation()
+        state.next_size, state.next_head, state.recoded = code_size, head, 0
+
+    def _new_generation(self) -> int:
+        state = self.state
+        return max(state.generation, state.staged_generation, state.next_generation) + 1
+
+    def rows_to_recode(self, most: int) -> RowNumbers:
+        """The next rows, at most ``most``, that have no code in the next generation yet.
+
+        They follow each other without a gap.
+        """
+        ids = self.ids()
+        at = int(np.searchsorted(ids.starts, self.state.recoded, side="right"))
+        if at and int(ids.starts[at - 1]) + int(ids.counts[at - 1]) > self.state.recoded:
+            at -= 1
+        if at == len(ids.starts):
+            return np.empty(0, np.uint32)
+        begin = end = max(self.state.recoded, int(ids.starts[at]))
+        for start, count in zip(ids.starts[at:].tolist(), ids.counts[at:].tolist(), strict=True):
+            if start > end or end - begin >= most:
+                break
+            end = start + count
+        return np.arange(begin, min(end, begin + most), dtype=np.uint32)
+
+    def append_next(self, rows: RowNumbers, codes: Bytes) -> None:
+        """Write the codes of rows, as :meth:`rows_to_recode` returned them, to the next generation."""
+        column = self.next_codes()
+        if column is not None and len(rows):
+            column.append(self._writer, int(rows[0]), codes)
+            self.state.recoded = int(rows[-1]) + 1
+
+    def drop_next(self) -> None:
+        """Give up the next generation of codes."""
+        column, state, writer = self.next_codes(), self.state, self._writer
+        if column is not None:
+            column.remove(writer, 0, (1 << 32) - 1)
+            self._end_next()
+            # The number of this generation will be used again, and its records must not be taken for the new ones.
+            state.shape += 1
+
+    def _end_next(self) -> None:
+        state, writer = self.state, self._writer
+        state.next_generation = state.next_size = state.next_head = state.recoded = 0
+        for key in (keys.NEXT_ENCODER, keys.NEXT_TRAINING):
+            if writer.get(keys.META, key) is not None:
+                writer.delete(keys.META, key)
 
     def publish_codes(self, column: Column) -> None:
-        """Make a written generation the valid one, and remove the other, with its posting lists."""
+        """Make a written generation the valid one, and remove the other, with its posting lists.
+
+        A next generation that is not the one published is dropped.
+        """
         merge.clear(self._writer)
         old = codes_column(self.state)
         old.remove(self._writer, 0, (1 << 32) - 1)
         state = self.state
+        if state.next_generation == column.generation:
+            self._end_next()
+        else:
+            self.drop_next()
         state.generation, state.code_size, state.head = column.generation, column.width, column.head
         state.staged_generation = 0
         state.shape += 1

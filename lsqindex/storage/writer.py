@@ -130,6 +130,11 @@ class Writer:
             finally:
                 self._running = False
 
+    @property
+    def rows_added(self) -> int:
+        """How many row numbers this transaction has given out."""
+        return self.state.rows - self._before.rows
+
     def commit(self, number: int | None = None, *, always: bool = False) -> None:
         """Make it durable; when this returns, it is. Where nothing was changed nothing is written, unless ``always``.
 

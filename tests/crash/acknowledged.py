@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex import Index
+from lsqindex import Index, retraining
 from lsqindex.errors import LsqIndexError
 from lsqindex.storage import postings
 
@@ -35,6 +35,12 @@ def small_units(rows: int) -> None:
     """Units of posting lists of so few rows that thousands of vectors fill several, and segments, too."""
     setattr(postings, "UNIT_ROWS", rows)  # noqa: B010
     setattr(postings, "SEGMENT_ROWS", 4 * rows)  # noqa: B010
+
+
+def rewrite_slowly(rows: int) -> None:
+    """Train again at every occasion, and rewrite so few codes at a time that most operations find some unfinished."""
+    for name, value in (("_DRIFT", -1.0), ("_GAIN", float("inf")), ("_STEP", rows), ("_STEP_SHARE", 1), ("_LOOK", 16)):
+        setattr(retraining, name, value)
 
 
 def vectors(ids: Iterable[int], versions: Iterable[int]) -> NDArray[np.float32]:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from acknowledged import COPY, DIM, INDEX, payloads, small_units, vectors
+from acknowledged import COPY, DIM, INDEX, payloads, rewrite_slowly, small_units, vectors
 
 import lsqindex.loader
+import lsqindex.retraining
 import lsqindex.storage.engine
 import lsqindex.storage.merge
 import lsqindex.storage.rewrite
@@ -145,6 +146,7 @@ def live(
     map_size: int = 0,
     commit_bytes: int = 0,
     unit_rows: int = 0,
+    recode_rows: int = 0,
     in_turn: bool = False,
     sync: bool = True,
 ) -> None:
@@ -155,8 +157,11 @@ def live(
         setattr(lsqindex.storage.rewrite, "COMMIT_BYTES", commit_bytes)  # noqa: B010
         setattr(lsqindex.loader, "COMMIT_BYTES", commit_bytes)  # noqa: B010  (imported there by name)
         setattr(lsqindex.storage.merge, "COMMIT_BYTES", commit_bytes)  # noqa: B010
+        setattr(lsqindex.retraining, "COMMIT_BYTES", commit_bytes)  # noqa: B010
     if unit_rows:
         small_units(unit_rows)
+    if recode_rows:
+        rewrite_slowly(recode_rows)
     life = Life(directory, first, seed, create)
     if not sync:
         life.index.close()
