@@ -95,7 +95,7 @@ class Index:
         *,
         metric: Metric = "l2",
         encoder: str | Encoder = "lsq",
-        keep_vectors: Kept | None = None,
+        keep_vectors: Kept | None = "float16",
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
         subset: SubsetLike = None,
@@ -117,7 +117,7 @@ class Index:
         *,
         metric: Metric = "l2",
         encoder: str | Encoder = "lsq",
-        keep_vectors: Kept | None = None,
+        keep_vectors: Kept | None = "float16",
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
         subset: SubsetLike = None,
@@ -128,9 +128,11 @@ class Index:
         """A new index in the file ``path``, which must not exist.
 
         ``metric`` is "l2" (squared), "cosine" or "ip"; ``encoder`` a name, with its ``parameters``, or an
-        :class:`Encoder`, fitted or not. ``keep_vectors`` keeps the vectors beside the codes, as "float16",
-        "float32" or "int8" (a byte a number, in steps of 1/127 of the vector's largest): exact re-ranking and
-        :meth:`reencode` need them. ``ids`` are "int" or "str". The index trains itself when it holds
+        :class:`Encoder`, fitted or not. ``keep_vectors`` is how the vectors are kept beside the codes: "float16" (the
+        default), "float32", "int8" (one byte a number, in steps of 1/127 of the vector's largest), or None. Kept vectors
+        let :meth:`search` re-rank what the codes find, :meth:`get` return what was added, and :meth:`train` and
+        :meth:`reencode` work later. With None only the codes remain after training: the file is several times smaller,
+        searches are approximate, and the vectors cannot be recovered. ``ids`` are "int" or "str". The index trains itself when it holds
         ``train_size`` vectors (10,000, or what the encoder needs). ``subset="multi-index"``, or a
         :class:`MultiIndex` with options, lists rows by parts of their codes, so that a search need not read all of
         them. ``fields`` are names of payload fields that filters ask for often: these are decided without reading
@@ -330,7 +332,7 @@ class Index:
         *,
         strategy: Strategy = "auto",
         distance: Ranking = "auto",
-        rerank: int = 0,
+        rerank: int | None = None,
         filter: Any = None,
         probes: int | None = None,
         candidates: int | None = None,
@@ -341,8 +343,10 @@ class Index:
         """The ``k`` nearest of each query: shape (nq, k), or (k,) for a 1-D query.
 
         ``distance``: "asymmetric" compares the query as it is with codes, "symmetric" its own code (section 3.1
-        of the paper); "auto" takes the encoder's best. ``rerank=r`` orders the best ``r`` (never fewer than ``k``)
-        again, exactly where vectors are kept and by the asymmetric distance where not. ``filter`` is an array of
+        of the paper); "auto" takes the encoder's best. ``rerank=r`` re-ranks the best ``r`` candidates (never fewer than
+        ``k``), exactly where vectors are kept and by the asymmetric distance where they are not. By default a search
+        with kept vectors re-ranks as many as each query needs to find about 97 % of its true neighbours, or more;
+        ``rerank=0``, or a ``distance`` that is named, ranks by codes alone. ``filter`` is an array of
         ids, or a mapping over payload fields such as ``{"lang": "en", "year": {"$gte": 2020}}``: only what it lets
         through can be found. ``with_payloads`` brings ``matches.payloads``. ``progressive=False`` reads all of every
         code; otherwise, where the encoder has learned that it pays, a row whose first bytes are far is not read
@@ -375,7 +379,7 @@ class Index:
         *,
         strategy: Strategy = "auto",
         distance: Ranking = "auto",
-        rerank: int = 0,
+        rerank: int | None = None,
         filter: Any = None,
         probes: int | None = None,
         candidates: int | None = None,
@@ -416,7 +420,8 @@ class Index:
         with self._reader() as reader:
             store, coder = Store(reader, self._options), self._coder(reader)
             subset = snapshot.once(store, "tables", lambda: subsets.of(reader, coder))
-            request = asked.request(coder, checked, allowed, subset=subset is not None, counting=counting)
+            kept = self._options.keep_vectors is not None
+            request = asked.request(coder, checked, allowed, kept=kept, subset=subset is not None, counting=counting)
             answer, strategy, why = searcher.search(store, coder, request)
             payloads = found_payloads(store, answer.rows) if with_payloads else None
         found = Matches(answer.ids[0], answer.distances[0]) if single else Matches(answer.ids, answer.distances)
