@@ -122,8 +122,8 @@ BENCHMARK = Benchmark[Plan, Run](
         "recall": Section(
             recall,
             ("data", "system", "queries", "vectors", "recall10@10", "re-ranked"),
-            "recall10@10: the share of the true 10 nearest among the 10 returned. re-ranked: rows compared exactly, per "
-            "query. An index of digits has too few vectors to train itself; here train() trained it.",
+            "recall10@10: the share of the true 10 nearest among the 10 returned. re-ranked: rows compared exactly, "
+            "per query. An index of digits has too few vectors to train itself; here train() trained it.",
             bars=_bars,
         ),
     },

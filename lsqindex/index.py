@@ -128,15 +128,18 @@ class Index:
         """A new index in the file ``path``, which must not exist.
 
         ``metric`` is "l2" (squared), "cosine" or "ip"; ``encoder`` a name, with its ``parameters``, or an
-        :class:`Encoder`, fitted or not. ``keep_vectors`` is how the vectors are kept beside the codes: "float16" (the
-        default), "float32", "int8" (one byte a number, in steps of 1/127 of the vector's largest), or None. Kept vectors
-        let :meth:`search` re-rank what the codes find, :meth:`get` return what was added, and :meth:`train` and
-        :meth:`reencode` work later. With None only the codes remain after training: the file is several times smaller,
-        searches are approximate, and the vectors cannot be recovered. ``ids`` are "int" or "str". The index trains itself when it holds
-        ``train_size`` vectors (10,000, or what the encoder needs). ``subset="multi-index"``, or a
-        :class:`MultiIndex` with options, lists rows by parts of their codes, so that a search need not read all of
-        them. ``fields`` are names of payload fields that filters ask for often: these are decided without reading
-        payloads. ``wait`` as in :meth:`open`.
+        :class:`Encoder`, fitted or not. ``ids`` are "int" or "str". The index trains itself when it holds
+        ``train_size`` vectors (10,000, or what the encoder needs).
+
+        ``keep_vectors`` is how the vectors are kept beside the codes: "float16" (the default), "float32", "int8" (one
+        byte a number, in steps of 1/127 of the vector's largest), or None. Kept vectors let :meth:`search` re-rank what
+        the codes find, :meth:`get` return what was added, and :meth:`train` and :meth:`reencode` work later. With None
+        only the codes remain after training: the file is several times smaller, searches are approximate, and the
+        vectors cannot be recovered.
+
+        ``subset="multi-index"``, or a :class:`MultiIndex` with options, lists rows by parts of their codes, so that a
+        search need not read all of them. ``fields`` are names of payload fields that filters ask for often: these are
+        decided without reading payloads. ``wait`` is that of :meth:`open`.
 
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")
@@ -342,16 +345,17 @@ class Index:
     ) -> Matches:
         """The ``k`` nearest of each query: shape (nq, k), or (k,) for a 1-D query.
 
-        ``distance``: "asymmetric" compares the query as it is with codes, "symmetric" its own code (section 3.1
-        of the paper); "auto" takes the encoder's best. ``rerank=r`` re-ranks the best ``r`` candidates (never fewer than
+        ``distance``: "asymmetric" compares the query as it is with codes, "symmetric" its own code (section 3.1 of the
+        paper); "auto" takes the encoder's best. ``rerank=r`` re-ranks the best ``r`` candidates (never fewer than
         ``k``), exactly where vectors are kept and by the asymmetric distance where they are not. By default a search
-        with kept vectors re-ranks as many as each query needs to find about 97 % of its true neighbours, or more;
-        ``rerank=0``, or a ``distance`` that is named, ranks by codes alone. ``filter`` is an array of
-        ids, or a mapping over payload fields such as ``{"lang": "en", "year": {"$gte": 2020}}``: only what it lets
-        through can be found. ``with_payloads`` brings ``matches.payloads``. ``progressive=False`` reads all of every
-        code; otherwise, where the encoder has learned that it pays, a row whose first bytes are far is not read
-        further. ``threads`` (all processors by default) never changes an answer. Smaller distances are nearer; equal
-        ones come by id.
+        with kept vectors re-ranks until it expects to miss no more than 3 % of the true neighbours; ``rerank=0``, or a
+        ``distance`` that is named, ranks by codes alone.
+
+        ``filter`` is an array of ids, or a mapping over payload fields such as
+        ``{"lang": "en", "year": {"$gte": 2020}}``: only what it lets through can be found. ``with_payloads`` brings
+        ``matches.payloads``. ``progressive=False`` reads all of every code; otherwise, where the encoder has learned that
+        it pays, a row whose first bytes are far is not read further. ``threads`` (all processors by default) never
+        changes an answer. Smaller distances are nearer; equal ones come by id.
 
         ``strategy``: "scan" reads all codes; "subset" reads what the multi-index returns; "auto" chooses: it scans
         where there is no multi-index, where few rows are in it, or where the encoder's codes do not suit it.

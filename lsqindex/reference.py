@@ -373,9 +373,7 @@ def exact_distances(vectors: NDArray[np.float32], metric: str, query: NDArray[np
     return (1 - cosines).astype(np.float32)
 
 
-def expected_misses(
-    estimates: NDArray[np.float32], exact: NDArray[np.float32], kth: float, total: int
-) -> float:
+def expected_misses(estimates: NDArray[np.float32], exact: NDArray[np.float32], kth: float, total: int) -> float:
     """How many rows that were not compared are expected to be nearer than ``kth``; see cython_src/misses.h."""
     x, y, n = estimates.astype(np.float64).tolist(), exact.astype(np.float64).tolist(), len(estimates)
     mean_x, mean_y, xx, xy, rest, misses = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0

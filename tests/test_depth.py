@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,36 +74,31 @@ def truth() -> NDArray[np.int64]:
     return nearest(BASE, QUERIES, 10)
 
 
-@pytest.mark.parametrize("options", [{}, {"bits": 64}, {"bits": 16}, {"encoder": "lsh", "bits": 16}], ids=str)
-@pytest.mark.parametrize("kept", ["float16", "float32", "int8"])
-def test_codes_of_any_size_reach_the_target(options: dict[str, Any], kept: Any, truth: NDArray[np.int64]) -> None:
-    index = Index(64, keep_vectors=kept, **options)
+@lru_cache
+def trained(bits: int, encoder: str = "lsq", keep_vectors: Any = "float16") -> Index:
+    fast = {"iterations": 3} if encoder == "lsq" else {}
+    index = Index(64, encoder=encoder, bits=bits, keep_vectors=keep_vectors, **fast)
     index.add(BASE)
-    index.train()
-    assert recall(index.search(QUERIES).ids, truth) >= 0.95
-    assert recall(index.search(QUERIES[:20], k=1).ids, truth[:20, :1]) >= 0.95
-    alone = recall(index.search(QUERIES, rerank=0).ids, truth)
-    assert alone < recall(index.search(QUERIES).ids, truth)
+    return index.train()
+
+
+@pytest.mark.parametrize("index", [(256,), (16,), (16, "lsh"), (64, "lsq", "float32"), (64, "lsq", "int8")], ids=str)
+def test_codes_of_any_size_reach_the_target(index: tuple[Any, ...], truth: NDArray[np.int64]) -> None:
+    found = recall(trained(*index).search(QUERIES).ids, truth)
+    assert found >= 0.95 and found > recall(trained(*index).search(QUERIES, rerank=0).ids, truth)
+    assert recall(trained(*index).search(QUERIES, k=1).ids, truth[:, :1]) >= 0.95
 
 
 def test_coarse_codes_are_re_ranked_deeper_and_only_for_queries_that_need_it() -> None:
-    depths = {}
-    for bits in (16, 256):
-        index = Index(64, bits=bits)
-        index.add(BASE)
-        depths[bits] = [index.train().explain(query).reranked for query in QUERIES[:20]]
-    first = rerank.first_depth(10)
-    assert np.mean(depths[256]) < 2 * first < np.mean(depths[16])
-    assert len(set(depths[16])) > 1
+    fine, coarse = ([trained(bits).explain(query).reranked for query in QUERIES[:20]] for bits in (256, 16))
+    assert np.mean(fine) < 2 * rerank.first_depth(10) < np.mean(coarse)
+    assert len(set(coarse)) > 1
 
 
 def test_one_query_gets_what_it_gets_among_others() -> None:
-    index = Index(64, bits=16)
-    index.add(BASE)
-    index.train()
-    together = index.search(QUERIES[:40])
+    together = trained(16).search(QUERIES[:40])
     for number, query in enumerate(QUERIES[:40]):
-        alone = index.search(query, threads=1)
+        alone = trained(16).search(query, threads=1)
         assert (alone.ids == together.ids[number]).all() and (alone.distances == together.distances[number]).all()
 
 
@@ -114,10 +110,8 @@ def test_a_thousand_copies_of_a_vector_are_no_reason_to_go_deeper() -> None:
     assert told.matches.ids.tolist() == list(range(10)) and (told.matches.distances == 8).all()
 
 
-def test_a_filter_limits_how_deep_a_search_can_go(truth: NDArray[np.int64]) -> None:
-    index = Index(64, bits=16)
-    index.add(BASE)
-    index.train()
+def test_a_filter_limits_how_deep_a_search_can_go() -> None:
+    index = trained(16)
     allowed = np.arange(0, len(BASE), 3)
     found = index.search(QUERIES, filter=allowed)
     assert recall(found.ids, allowed[nearest(BASE[allowed], QUERIES, 10)]) >= 0.95
@@ -125,9 +119,7 @@ def test_a_filter_limits_how_deep_a_search_can_go(truth: NDArray[np.int64]) -> N
 
 
 def test_a_distance_that_is_named_ranks_by_codes_alone() -> None:
-    index = Index(64, bits=64)
-    index.add(BASE)
-    index.train()
+    index = trained(16)
     plain = index.search(QUERIES, rerank=0)
     named = index.search(QUERIES, distance="asymmetric")
     assert (plain.ids == named.ids).all() and (plain.distances == named.distances).all()
@@ -139,7 +131,7 @@ def test_a_distance_that_is_named_ranks_by_codes_alone() -> None:
 
 
 def test_a_default_index_keeps_what_was_added() -> None:
-    index = Index(64, train_size=1000)
+    index = Index(64, train_size=1000, iterations=3)
     index.add(BASE)
     told = index.stats()
     assert (told["trained"], told["keep_vectors"]) == (True, "float16")
@@ -149,8 +141,6 @@ def test_a_default_index_keeps_what_was_added() -> None:
 
 
 def test_without_kept_vectors_codes_are_all_there_is(truth: NDArray[np.int64]) -> None:
-    index = Index(64, keep_vectors=None, bits=32)
-    index.add(BASE)
-    index.train()
+    index = trained(16, "lsq", None)
     default, alone = index.search(QUERIES), index.search(QUERIES, rerank=0)
     assert (default.ids == alone.ids).all() and recall(default.ids, truth) < 0.9

@@ -35,7 +35,8 @@ def search(
     ] = opt.Strategy.auto,
     distance: Annotated[opt.Ranking, typer.Option(help="What is compared with codes.")] = opt.Ranking.auto,
     rerank: Annotated[
-        int | None, typer.Option(min=0, help="Re-rank so many candidates by kept vectors; as many as needed if not given.")
+        int | None,
+        typer.Option(min=0, help="Re-rank so many candidates by kept vectors; as many as needed if not given."),
     ] = None,
     probes: Annotated[int | None, typer.Option(min=1, help="Multi-index: look into so many buckets.")] = None,
     candidates: Annotated[int | None, typer.Option(min=1, help="Multi-index: rank so many rows.")] = None,

@@ -48,7 +48,13 @@ class Index:
     """
 
     def __init__(
-        self, d: int, metric: int = METRIC_L2, *, path: str | Path | None = None, rerank: int | None = None, **options: Any
+        self,
+        d: int,
+        metric: int = METRIC_L2,
+        *,
+        path: str | Path | None = None,
+        rerank: int | None = None,
+        **options: Any,
     ) -> None:
         if metric not in _METRICS:
             raise ParameterError(f"metric={metric!r}: METRIC_L2 or METRIC_INNER_PRODUCT is needed")

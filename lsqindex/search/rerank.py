@@ -17,7 +17,6 @@ from ..encoders.base import Metric
 from ..errors import DamagedError
 from ..vectors import Vectors
 
-
 #: A search re-ranks four times as many rows as before while it expects to miss more than this share of the k nearest.
 #: ``python -m bench defaults`` prints the recall and the depth that this gives.
 MISSED_SHARE = 0.03
