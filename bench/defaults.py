@@ -89,17 +89,16 @@ def _measure(run: Run, name: str, system: str, kind: str) -> dict[str, Any]:
 
 def queries_of(dataset: Dataset, kind: str) -> Dataset:
     """The data set with queries of that kind."""
-    queries = dataset.queries
+    queries: Vectors = dataset.queries
     if kind == "held out":
         return dataset
     if kind == "between two":
-        made = (queries + np.roll(queries, 1, axis=0)) / 2
+        queries = (queries + np.roll(queries, 1, axis=0)) / np.float32(2)
     else:
-        noise = np.random.default_rng(data.SEED).standard_normal(queries.shape).astype(np.float32)
-        centred = queries - dataset.base.mean(axis=0)
-        made = queries + normalized(noise) * np.linalg.norm(centred, axis=1, keepdims=True)
-    vectors: Vectors = normalized(made) if dataset.metric == "cosine" else made
-    return replace(dataset, queries=vectors.astype(np.float32))
+        noise = normalized(np.random.default_rng(data.SEED).standard_normal(queries.shape, np.float32))
+        lengths = np.sqrt(((queries - dataset.base.mean(axis=0)) ** 2).sum(axis=1, keepdims=True))
+        queries = (queries + noise * lengths).astype(np.float32)
+    return replace(dataset, queries=normalized(queries) if dataset.metric == "cosine" else queries)
 
 
 def _bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:

@@ -353,8 +353,8 @@ class Index:
 
         ``filter`` is an array of ids, or a mapping over payload fields such as
         ``{"lang": "en", "year": {"$gte": 2020}}``: only what it lets through can be found. ``with_payloads`` brings
-        ``matches.payloads``. ``progressive=False`` reads all of every code; otherwise, where the encoder has learned that
-        it pays, a row whose first bytes are far is not read further. ``threads`` (all processors by default) never
+        ``matches.payloads``. ``progressive=False`` reads all of every code; otherwise, where the encoder has learned
+        that it pays, a row whose first bytes are far is not read further. ``threads`` (all processors by default) never
         changes an answer. Smaller distances are nearer; equal ones come by id.
 
         ``strategy``: "scan" reads all codes; "subset" reads what the multi-index returns; "auto" chooses: it scans

@@ -76,7 +76,7 @@ def truth() -> NDArray[np.int64]:
 
 @lru_cache
 def trained(bits: int, encoder: str = "lsq", keep_vectors: Any = "float16") -> Index:
-    fast = {"iterations": 3} if encoder == "lsq" else {}
+    fast: dict[str, Any] = {"iterations": 3} if encoder == "lsq" else {}
     index = Index(64, encoder=encoder, bits=bits, keep_vectors=keep_vectors, **fast)
     index.add(BASE)
     return index.train()
