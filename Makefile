@@ -6,6 +6,7 @@
 # make sanitize   the kernel tests under AddressSanitizer and UBSan
 # make emulate    the kernel tests on arm64 (NEON), under qemu-user
 # make bench-encoders   the published comparison; data through LSQINDEX_DATA (docs/benchmarks.md)
+# make bench-defaults   recall with no option set
 # make bench-storage    opening, adding, file size and memory of the index; half an hour
 # make bench-subset     the multi-index: the paper's finding, beside the scan and FAISS; half an hour
 # make bench-scan       queries a second beside FAISS, threads, growth, gigabytes a second; ten minutes
@@ -22,7 +23,7 @@ HOSTS = $(VENV)-hosts
 SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
 
 .PHONY: demo docs test test-hosts test-long lint sanitize emulate dist clean \
-  bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts bench-micro
+  bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts bench-micro
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -73,7 +74,7 @@ sanitize:
 emulate:
 	bash tests/emulate/run
 
-bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers: bench-%: $(VENV)/.installed
+bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers: bench-%: $(VENV)/.installed
 	$(PY) -m bench $*
 
 bench-hosts: $(VENV)/.installed $(HOSTS)/.installed

@@ -18,7 +18,7 @@ headers = {
     "kernels": ("simd", "feedback", "flips", "descend", "pack"),
     "records": ("checksum", "pages", "rows"),
     "scan": ("simd", "checksum", "rows", "nibbles", "codes", "sums", "nearest", "progressive", "scan"),
-    "exact": ("simd", "checksum", "rows", "exact"),
+    "exact": ("simd", "checksum", "rows", "exact", "misses"),
     "multi_index": ("simd", "checksum", "rows", "nibbles", "codes", "lists", "probes", "scores"),
 }
 setup(
@@ -31,6 +31,7 @@ setup(
                 depends=[f"cython_src/{header}.h" for header in depends],
                 extra_compile_args=flags,
                 extra_link_args=links,
+                libraries=[] if sys.platform == "win32" else ["m"],
             )
             for name, depends in headers.items()
         ]

@@ -17,6 +17,7 @@ from .errors import UserError
 
 BENCHMARKS = {
     "encoders": "recall, distortion, speed and kernels of the encoders",
+    "defaults": "recall of an index with no option set, for several kinds of queries",
     "storage": "opening, adding, file size and memory of the persistent index",
     "subset": "the multi-index: the paper's finding, queries a second beside the scan and FAISS, growth, size",
     "scan": "queries a second of the scan beside FAISS, threads, growth and gigabytes a second",

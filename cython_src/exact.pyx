@@ -26,6 +26,9 @@ cdef extern from "exact.h" nogil:
     int64_t lsq_distances(int level, const lsq_kept *kept, const float *query, float *q, const uint32_t *rows,
                           int64_t n, float *out)
 
+cdef extern from "misses.h" nogil:
+    double lsq_expected_misses(const float *x, const float *y, int64_t n, double kth, int64_t total)
+
 _KINDS = {"float32": LSQ_FLOAT32, "float16": LSQ_FLOAT16, "int8": LSQ_INT8}
 # Asked once: in a virtual machine it takes as long as a search.
 cdef bint _HALVES = lsq_converts_halves()
@@ -74,4 +77,22 @@ def distances(const uint32_t[::1] starts not None, const uint32_t[::1] counts no
                 at += found[q]
     if missing >= 0:
         raise LookupError(f"row {rows[at + missing]} is in no record")
+    return out
+
+
+def expected_misses(const float[:, ::1] estimates not None, const float[:, ::1] exact not None,
+                    const float[::1] kth not None, int64_t total):
+    """For each query, how many rows that were not compared exactly are expected to be nearer than the ``kth``; float64.
+
+    ``estimates`` and ``exact`` are distances, shape (nq, n), of the n rows that are nearest by their estimates, in
+    ascending order of these; ``total`` is the number of rows that could have been found.
+    """
+    cdef int64_t nq = estimates.shape[0], n = estimates.shape[1], q
+    if exact.shape[0] != nq or exact.shape[1] != n or kth.shape[0] != nq or n < 3:
+        raise ValueError("expected_misses: shapes do not fit")
+    out = np.empty(nq, np.float64)
+    cdef double[::1] to = out
+    with nogil:
+        for q in range(nq):
+            to[q] = lsq_expected_misses(&estimates[q, 0], &exact[q, 0], n, kth[q], total)
     return out

@@ -12,3 +12,6 @@ def distances(
     found: NDArray[np.int64],
     rows: NDArray[np.uint32],
 ) -> NDArray[np.float32]: ...
+def expected_misses(
+    estimates: NDArray[np.float32], exact: NDArray[np.float32], kth: NDArray[np.float32], total: int
+) -> NDArray[np.float64]: ...

@@ -96,7 +96,7 @@ class Index:
         *,
         metric: Metric = "l2",
         encoder: str | Encoder = "lsq",
-        keep_vectors: Kept | None = None,
+        keep_vectors: Kept | None = "float16",
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
         subset: SubsetLike = None,
@@ -122,7 +122,7 @@ class Index:
         *,
         metric: Metric = "l2",
         encoder: str | Encoder = "lsq",
-        keep_vectors: Kept | None = None,
+        keep_vectors: Kept | None = "float16",
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
         subset: SubsetLike = None,
@@ -133,13 +133,18 @@ class Index:
         """A new index in the file ``path``, which must not exist.
 
         ``metric`` is "l2" (squared), "cosine" or "ip"; ``encoder`` a name, with its ``parameters``, or an
-        :class:`Encoder`, fitted or not. ``keep_vectors`` keeps the vectors beside the codes, as "float16",
-        "float32" or "int8" (a byte a number, in steps of 1/127 of the vector's largest): exact re-ranking and
-        :meth:`reencode` need them. ``ids`` are "int" or "str". The index trains itself when it holds
-        ``train_size`` vectors (10,000, or what the encoder needs). ``subset="multi-index"``, or a
-        :class:`MultiIndex` with options, lists rows by parts of their codes, so that a search need not read all of
-        them. ``fields`` are names of payload fields that filters ask for often: these are decided without reading
-        payloads. ``wait`` as in :meth:`open`.
+        :class:`Encoder`, fitted or not. ``ids`` are "int" or "str". The index trains itself when it holds
+        ``train_size`` vectors (10,000, or what the encoder needs).
+
+        ``keep_vectors`` is how the vectors are kept beside the codes: "float16" (the default), "float32", "int8" (one
+        byte a number, in steps of 1/127 of the vector's largest), or None. Kept vectors let :meth:`search` re-rank what
+        the codes find, :meth:`get` return what was added, and :meth:`train` and :meth:`reencode` work later. With None
+        only the codes remain after training: the file is several times smaller, searches are approximate, and the
+        vectors cannot be recovered.
+
+        ``subset="multi-index"``, or a :class:`MultiIndex` with options, lists rows by parts of their codes, so that a
+        search need not read all of them. ``fields`` are names of payload fields that filters ask for often: these are
+        decided without reading payloads. ``wait`` is that of :meth:`open`.
 
         If codes would be as large as the vectors (with the default of 256 bits: 8 dimensions or fewer), vectors are
         stored as they are, by the encoder "flat". They are then not kept a second time, and every search is exact
@@ -345,7 +350,7 @@ class Index:
         *,
         strategy: Strategy = "auto",
         distance: Ranking = "auto",
-        rerank: int = 0,
+        rerank: int | None = None,
         filter: Any = None,
         probes: int | None = None,
         candidates: int | None = None,
@@ -355,14 +360,17 @@ class Index:
     ) -> Matches:
         """The ``k`` nearest of each query: shape (nq, k), or (k,) for a 1-D query.
 
-        ``distance``: "asymmetric" compares the query as it is with codes, "symmetric" its own code (section 3.1
-        of the paper); "auto" takes the encoder's best. ``rerank=r`` orders the best ``r`` (never fewer than ``k``)
-        again, exactly where vectors are kept and by the asymmetric distance where not. ``filter`` is an array of
-        ids, or a mapping over payload fields such as ``{"lang": "en", "year": {"$gte": 2020}}``: only what it lets
-        through can be found. ``with_payloads`` brings ``matches.payloads``. ``progressive=False`` reads all of every
-        code; otherwise, where the encoder has learned that it pays, a row whose first bytes are far is not read
-        further. ``threads`` (all processors by default) never changes an answer. Smaller distances are nearer; equal
-        ones come by id.
+        ``distance``: "asymmetric" compares the query as it is with codes, "symmetric" its own code (section 3.1 of the
+        paper); "auto" takes the encoder's best. ``rerank=r`` re-ranks the best ``r`` candidates (never fewer than
+        ``k``), exactly where vectors are kept and by the asymmetric distance where they are not. By default a search
+        with kept vectors re-ranks until it expects to miss no more than 3 % of the true neighbours; ``rerank=0``, or a
+        ``distance`` that is named, ranks by codes alone.
+
+        ``filter`` is an array of ids, or a mapping over payload fields such as
+        ``{"lang": "en", "year": {"$gte": 2020}}``: only what it lets through can be found. ``with_payloads`` brings
+        ``matches.payloads``. ``progressive=False`` reads all of every code; otherwise, where the encoder has learned
+        that it pays, a row whose first bytes are far is not read further. ``threads`` (all processors by default) never
+        changes an answer. Smaller distances are nearer; equal ones come by id.
 
         ``strategy``: "scan" reads all codes; "subset" reads what the multi-index returns; "auto" chooses: it scans
         where there is no multi-index, where few rows are in it, or where the encoder's codes do not suit it.
@@ -390,7 +398,7 @@ class Index:
         *,
         strategy: Strategy = "auto",
         distance: Ranking = "auto",
-        rerank: int = 0,
+        rerank: int | None = None,
         filter: Any = None,
         probes: int | None = None,
         candidates: int | None = None,
@@ -431,7 +439,8 @@ class Index:
         with self._reader() as reader:
             store, coder = Store(reader, self._options), self._coder(reader)
             subset = snapshot.once(store, "tables", lambda: subsets.of(reader, coder))
-            request = asked.request(coder, checked, allowed, subset=subset is not None, counting=counting)
+            kept = self._options.keep_vectors is not None
+            request = asked.request(coder, checked, allowed, kept=kept, subset=subset is not None, counting=counting)
             answer, strategy, why = searcher.search(store, coder, request)
             payloads = found_payloads(store, answer.rows) if with_payloads else None
         found = Matches(answer.ids[0], answer.distances[0]) if single else Matches(answer.ids, answer.distances)

@@ -373,6 +373,31 @@ def exact_distances(vectors: NDArray[np.float32], metric: str, query: NDArray[np
     return (1 - cosines).astype(np.float32)
 
 
+def expected_misses(estimates: NDArray[np.float32], exact: NDArray[np.float32], kth: float, total: int) -> float:
+    """How many rows that were not compared are expected to be nearer than ``kth``; see cython_src/misses.h."""
+    x, y, n = estimates.astype(np.float64).tolist(), exact.astype(np.float64).tolist(), len(estimates)
+    mean_x, mean_y, xx, xy, rest, misses = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for own_x, own_y in zip(x, y, strict=True):  # one after another: NumPy's sums have another order
+        mean_x, mean_y = mean_x + own_x, mean_y + own_y
+    mean_x, mean_y = mean_x / n, mean_y / n
+    for own_x, own_y in zip(x, y, strict=True):
+        xx, xy = xx + (own_x - mean_x) * (own_x - mean_x), xy + (own_x - mean_x) * (own_y - mean_y)
+    slope = xy / xx if xx > 0 else 0.0
+    for own_x, own_y in zip(x, y, strict=True):
+        error = own_y - mean_y - slope * (own_x - mean_x)
+        rest += error * error
+    s = math.sqrt(rest / (n - 2))
+    slope = max(0.0, slope - s / math.sqrt(xx)) if xx > 0 else 0.0
+    octave, rows, left = x[-1] - x[n // 2 - 1], float(n), float(total - n)
+    ahead = x[-1] + octave / 2
+    while left > 0:
+        z = kth - mean_y - slope * (ahead - mean_x)
+        share = min(rows, left)
+        misses += share * (0.5 * math.erfc(-z / (s * 1.4142135623730951)) if s > 0 else float(z > 0))
+        rows, left, ahead = 2 * rows, left - share, ahead + octave
+    return misses
+
+
 def lane_sums(terms: NDArray[np.float32]) -> NDArray[np.float64]:
     """The sum of each row: 32 sums in float32 side by side, added in halves after 512 terms and at the end."""
     out = np.zeros(len(terms))

@@ -11,6 +11,7 @@ from .coder import Coder
 from .encoders.base import Distance, check_int
 from .errors import ParameterError
 from .explanation import Trace
+from .search.rerank import first_depth
 from .settings import thread_count
 from .vectors import Vectors
 
@@ -31,7 +32,7 @@ class Asked:
     k: int = 10
     strategy: Strategy = "auto"
     distance: Ranking = "auto"
-    rerank: int = 0
+    rerank: int | None = None
     probes: int | None = None
     candidates: int | None = None
     progressive: bool = True
@@ -39,7 +40,8 @@ class Asked:
 
     def __post_init__(self) -> None:
         check_int("k", self.k, 1, _MOST)
-        check_int("rerank", self.rerank, 0, _MOST)
+        if self.rerank is not None:
+            check_int("rerank", self.rerank, 0, _MOST)
         if self.strategy not in ("auto", "scan", "subset"):
             raise ParameterError(f"strategy={self.strategy!r}: auto, scan or subset is needed")
         if self.distance not in ("auto", "symmetric", "asymmetric", "score"):
@@ -66,8 +68,10 @@ class Asked:
         given = [name for name in ("probes", "candidates") if getattr(self, name) is not None]
         return f"{' and '.join(given)} are of the multi-index" if given else ""
 
-    def request(self, coder: Coder, queries: Vectors, allowed: Any, *, subset: bool, counting: bool) -> Request:
-        """For queries, and an index that stores codes by ``coder``."""
+    def request(
+        self, coder: Coder, queries: Vectors, allowed: Any, *, kept: bool, subset: bool, counting: bool
+    ) -> Request:
+        """For queries, and an index that stores codes by ``coder``; ``kept``: and the vectors beside them."""
         if self.of_subset and not subset:
             raise ParameterError(
                 f"{self.of_subset}, and this index has none: set_subset('multi-index') adds one; without these "
@@ -77,11 +81,14 @@ class Asked:
         if not coder.layout.floats and self.distance not in ("auto", "score", *offered):
             raise ParameterError(f"distance={self.distance!r}: {coder.encoder} has {' and '.join(offered)} only")
         distance: Distance = offered[0] if self.distance == "auto" or self.distance == "score" else self.distance
+        # Whoever names a distance wants rows ranked by it.
+        deepen = self.rerank is None and kept and self.distance == "auto"
         return Request(
             queries,
             int(self.k),
             distance,
-            int(self.rerank),
+            first_depth(int(self.k)) if deepen else int(self.rerank or 0),
+            deepen,
             thread_count(self.threads),
             bool(self.progressive),
             allowed,
@@ -101,6 +108,8 @@ class Request:
     k: int
     distance: Distance
     rerank: int
+    #: Re-rank more than that for queries that need it.
+    deepen: bool = False
     threads: int = 1
     #: Whether the head of codes may be read first, where that serves.
     progressive: bool = True

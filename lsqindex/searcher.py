@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from . import by_lists, by_scan
 from .coder import Coder
+from .encoders.layout import Tables
 from .filters import Condition
 from .request import Request, choose
 from .search import exact, rerank, scan, topk
@@ -25,6 +27,9 @@ _GROUP_BYTES = 8 << 20
 
 #: Vectors that are searched as they are stay in memory from one search to the next, up to so many bytes.
 _KNOWN_BYTES = 16 << 20
+
+#: Queries that re-rank many rows are taken in groups that re-rank about so many together.
+_DEEP_ROWS = 1 << 22
 
 
 class Answer(NamedTuple):
@@ -81,13 +86,33 @@ def allowed_rows(store: Store, allowed: Any) -> RowNumbers:
 
 def _by_scan(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, wide: int) -> Answer:
     tables = coder.encoder._checked_tables(request.queries, coder.metric, request.distance)
-    counts, near, distances, ids = _nearest(store, by_scan.find(store, coder, request, tables, rows, wide), wide)
-    if request.rerank:
-        better = _again(store, coder, request, request.queries, counts, near)
-        distances = distances if better is None else better
-        counts, places = topk.order(counts, distances, ids, request.k)
-        near, distances, ids = near[places], distances[places], _take(ids, places)
-    return _padded(counts, near, distances, ids, request.k)
+    return _scanned(store, coder, request, tables, rows, wide)
+
+
+def _scanned(
+    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, wide: int
+) -> Answer:
+    """The ``k`` nearest of the ``wide`` best by their codes, re-ranked where that is asked for."""
+    counts, near, estimates, ids = _nearest(store, by_scan.find(store, coder, request, tables, rows, wide), wide)
+    if not request.rerank:
+        return _padded(counts, near, estimates, ids, request.k)
+    better = _again(store, coder, request, request.queries, counts, near)
+    distances = estimates if better is None else better
+    kept, places = topk.order(counts, distances, ids, request.k)
+    answer = _padded(kept, near[places], distances[places], _take(ids, places), request.k)
+    total = store.state.count if rows is None else len(rows)
+    if request.deepen and wide < min(total, rerank.DEEPEST):
+        shape, kth = (len(counts), wide), np.ascontiguousarray(answer.distances[:, -1])
+        shallow = rerank.too_shallow(estimates.reshape(shape), distances.reshape(shape), kth, request.k, total)
+        wide = min(rerank.DEEPER * wide, total)
+        # Few queries at a time, so that what they find fits into memory.
+        step = max(1, _DEEP_ROWS // wide)
+        for some in (shallow[first : first + step] for first in range(0, len(shallow), step)):
+            own = replace(request, queries=request.queries[some])
+            deeper = _scanned(store, coder, own, Tables(tables.values[some], tables.bias[some]), rows, wide)
+            for mine, theirs in zip(answer, deeper, strict=True):
+                mine[some] = theirs
+    return answer
 
 
 def _nearest(

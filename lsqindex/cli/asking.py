@@ -34,7 +34,10 @@ def search(
         opt.Strategy, typer.Option(help="Read all codes, or what the multi-index returns.")
     ] = opt.Strategy.auto,
     distance: Annotated[opt.Ranking, typer.Option(help="What is compared with codes.")] = opt.Ranking.auto,
-    rerank: Annotated[int, typer.Option(min=0, help="Order the best so many again by kept vectors.")] = 0,
+    rerank: Annotated[
+        int | None,
+        typer.Option(min=0, help="Re-rank so many candidates by kept vectors; as many as needed if not given."),
+    ] = None,
     probes: Annotated[int | None, typer.Option(min=1, help="Multi-index: look into so many buckets.")] = None,
     candidates: Annotated[int | None, typer.Option(min=1, help="Multi-index: rank so many rows.")] = None,
     only: Annotated[
@@ -51,7 +54,7 @@ def search(
     """The nearest vectors of each query; smaller distances are nearer, in every metric.
 
     \b
-    Example: lsqindex search news.lsq queries.npy --k 5 --rerank 100
+    Example: lsqindex search news.lsq queries.npy --k 5
              lsqindex search news.lsq '[0.1, 0.7, -0.2, 0.4]' --filter 10,11,12 --json
              lsqindex search sift.lsq sift.hdf5 --dataset test --strategy subset --probes 200
     """

@@ -27,8 +27,8 @@ def create(
     bits: opt.Bits = None,
     parameter: opt.Parameters = None,
     keep_vectors: Annotated[
-        opt.Kept | None, typer.Option(help="Keep vectors, too: for exact re-ranking and reencode.")
-    ] = None,
+        opt.Kept, typer.Option(help="How vectors are kept for re-ranking, get and reencode; none: codes alone.")
+    ] = opt.Kept.float16,
     subset: Annotated[opt.Subset | None, typer.Option(help="List rows by parts of their codes.")] = None,
     table_bits: Annotated[
         int | None, typer.Option(min=4, max=20, help="Bits of a table of the multi-index; chosen if not given.")
@@ -45,7 +45,7 @@ def create(
     """Make a new, empty index.
 
     \b
-    Example: lsqindex create news.lsq --dim 384 --metric cosine --bits 256 --keep-vectors float16
+    Example: lsqindex create news.lsq --dim 384 --metric cosine --bits 256 --keep-vectors int8
              lsqindex create news.lsq --like vectors.npy --encoder lsh --bits 256 -p axes=64 --subset multi-index
     """
     if (dim is None) == (like is None):
@@ -58,7 +58,7 @@ def create(
     chosen: dict[str, Any] = {
         "metric": metric.value,
         "encoder": encoder,
-        "keep_vectors": keep_vectors.value if keep_vectors else None,
+        "keep_vectors": None if keep_vectors is opt.Kept.none else keep_vectors.value,
         "ids": ids.value,
         "train_size": train_size,
         "subset": MultiIndex(table_bits) if subset else None,

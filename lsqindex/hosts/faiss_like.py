@@ -33,9 +33,9 @@ class Index:
     """An index of vectors of ``d`` dimensions, shaped like FAISS's.
 
     ``metric`` is ``METRIC_L2`` (squared) or ``METRIC_INNER_PRODUCT``. With ``path`` it is that file: opened if it is
-    there, made if not, and everything added is on the disk when ``add`` returns. ``rerank`` as in
-    :meth:`lsqindex.Index.search`; ``options`` are those of :meth:`lsqindex.Index.create`, such as ``encoder="lsq"``,
-    ``bits=256`` and ``keep_vectors="float16"``, the default.
+    there, made if not, and everything added is on the disk when ``add`` returns. ``rerank`` is that of
+    :meth:`lsqindex.Index.search`; ``options`` are those of :meth:`lsqindex.Index.create`, such as ``encoder="lsq"`` and
+    ``bits=256``.
 
     >>> import numpy as np
     >>> index = Index(2, METRIC_INNER_PRODUCT)
@@ -48,11 +48,17 @@ class Index:
     """
 
     def __init__(
-        self, d: int, metric: int = METRIC_L2, *, path: str | Path | None = None, rerank: int = 100, **options: Any
+        self,
+        d: int,
+        metric: int = METRIC_L2,
+        *,
+        path: str | Path | None = None,
+        rerank: int | None = None,
+        **options: Any,
     ) -> None:
         if metric not in _METRICS:
             raise ParameterError(f"metric={metric!r}: METRIC_L2 or METRIC_INNER_PRODUCT is needed")
-        options = {"metric": _METRICS[metric], "keep_vectors": "float16", **options}
+        options = {"metric": _METRICS[metric], **options}
         if path is None:
             self._index = indexes.Index(d, **options)
         elif Path(path).exists():

@@ -18,19 +18,15 @@ Made = TypeVar("Made", Index, Index | None)
 #: Settings of a search; all others are those of :meth:`Index.create`.
 _SEARCH = ("strategy", "distance", "rerank", "probes", "candidates", "progressive", "threads")
 
-#: Who comes from a store of all vectors expects nearly exact answers: by kept vectors, of enough candidates.
-_MAKING = {"metric": "cosine", "keep_vectors": "float16"}
-_SEARCHING = {"rerank": 100}
-
 
 def making(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of ``settings`` that make an index, and our own."""
-    return {**_MAKING, **{name: value for name, value in settings.items() if name not in _SEARCH}}
+    """The settings that create an index; the metric is cosine unless they say otherwise."""
+    return {"metric": "cosine", **{name: value for name, value in settings.items() if name not in _SEARCH}}
 
 
 def searching(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of ``settings`` that are a search's, and our own."""
-    return {**_SEARCHING, **{name: value for name, value in settings.items() if name in _SEARCH}}
+    """The settings of a search."""
+    return {name: value for name, value in settings.items() if name in _SEARCH}
 
 
 def save_over(index: Index, path: str | Path) -> None:

@@ -76,10 +76,9 @@ class LsqDocumentStore:
 
     The file is made by the first write, and is opened where it is there already. ``embedding_dim`` is, by default,
     that of the first embedding. Embeddings are compared by ``metric``: "cosine", "ip" or "l2". ``fields`` are names of
-    metadata that filters ask for often. The index trains itself when there are ``train_size`` embeddings (10,000). A
-    scan's best ``rerank`` are ordered again by the kept vectors. ``options`` are those of
-    :meth:`lsqindex.Index.create`, such as ``bits=256`` and ``keep_vectors="float16"``, the default; a file that is
-    there keeps those it was made with.
+    metadata that filters ask for often. The index trains itself when there are ``train_size`` embeddings (10,000).
+    ``rerank`` is that of :meth:`lsqindex.Index.search`. ``options`` are those of :meth:`lsqindex.Index.create`, such as
+    ``bits=256``; a file that exists keeps those it was made with.
 
     Each method has a twin for coroutines, ``…_async``.
 
@@ -108,7 +107,7 @@ class LsqDocumentStore:
         metric: Metric = "cosine",
         fields: Iterable[str] = (),
         train_size: int | None = None,
-        rerank: int = 100,
+        rerank: int | None = None,
         **options: Any,
     ) -> None:
         if isinstance(fields, str):

@@ -52,10 +52,10 @@ class LsqVectorStore(VectorStore):
     """Documents with their embeddings, in the file ``path`` or, without one, in memory.
 
     A file that is there is opened; else it is made when the first texts are added. ``metric`` is "cosine", unless the
-    file has another; a scan's best ``rerank`` are ordered again by the kept vectors. ``fields`` are names in metadata
-    that filters ask for often. ``relevance_score_fn`` makes a relevance of a distance. ``read_only`` and ``wait`` as in
-    :meth:`lsqindex.Index.open`. ``options`` are those of :meth:`lsqindex.Index.create`, such as ``bits=256`` and
-    ``keep_vectors="float16"``, the default; a file that is there keeps those it was made with.
+    file has another. ``rerank`` is that of :meth:`lsqindex.Index.search`. ``fields`` are names in metadata that filters
+    ask for often. ``relevance_score_fn`` turns a distance into a relevance. ``read_only`` and ``wait`` are those of
+    :meth:`lsqindex.Index.open`. ``options`` are those of :meth:`lsqindex.Index.create`, such as ``bits=256``; a file
+    that exists keeps those it was made with.
 
     A ``filter`` is a mapping over metadata, such as ``{"source": "x", "year": {"$gte": 2020}}``.
 
@@ -75,7 +75,7 @@ class LsqVectorStore(VectorStore):
         path: str | Path | None = None,
         *,
         metric: Metric | None = None,
-        rerank: int = 100,
+        rerank: int | None = None,
         fields: Iterable[str] = (),
         relevance_score_fn: Callable[[float], float] | None = None,
         read_only: bool = False,
@@ -89,7 +89,7 @@ class LsqVectorStore(VectorStore):
         self._path = None if path is None else Path(file_path(path))
         self._metric, self._read_only, self._wait = metric, read_only, wait
         names = [_METADATA + name for name in fields]
-        self._options = {"metric": metric or "cosine", "keep_vectors": "float16", "fields": names, **options}
+        self._options = {"metric": metric or "cosine", "fields": names, **options}
         self._index: Index | None = None
         self._closed = False
         self._lock = threading.RLock()

@@ -71,9 +71,9 @@ _OPENING = threading.Lock()
 class LsqVectorStore(BasePydanticVectorStore):
     """A vector store in the file ``path``, which may exist, or in memory.
 
-    ``settings`` are those of :meth:`Index.create` but for ``dim`` and ``ids`` (by default ``metric="cosine"``,
-    ``keep_vectors="float16"``; ``fields`` are names of metadata), and those of :meth:`Index.search` but for ``k`` and
-    ``filter`` (by default ``rerank=100``). Of a file that exists only those of a search count.
+    ``settings`` are those of :meth:`Index.create` except ``dim`` and ``ids`` (``metric`` is "cosine" by default;
+    ``fields`` are names of metadata), and those of :meth:`Index.search` except ``k`` and ``filter``. For a file that
+    exists only those of a search count.
 
     >>> from llama_index.core.schema import TextNode
     >>> from llama_index.core.vector_stores import VectorStoreQuery

@@ -33,7 +33,7 @@ class LsqNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     """Transform vectors into a sparse graph of their nearest neighbours among those it was fitted on.
 
     In the place of :class:`sklearn.neighbors.KNeighborsTransformer`, with an index instead of a tree: exact below
-    ``train_size`` vectors, and above by codes, the best ``rerank`` of them ordered again by the vectors themselves.
+    ``train_size`` vectors, and above that by codes, whose best candidates are re-ranked by the vectors themselves.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class LsqNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         encoder_params: dict[str, Any] | None = None,
         keep_vectors: Kept | None = "float32",
         train_size: int | None = None,
-        rerank: int = 100,
+        rerank: int | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors

@@ -34,9 +34,8 @@ Result = TypeVar("Result")
 class LsqANN(ANN):
     """``Embeddings(backend="lsqindex.hosts.txtai.LsqANN")``.
 
-    Settings stand under the backend's name: those of :meth:`Index.create` but for ``dim`` and ``ids`` (by default
-    ``metric="cosine"``, ``keep_vectors="float16"``), and those of :meth:`Index.search` but for ``k`` and ``filter`` (by
-    default ``rerank=100``).
+    Settings stand under the backend's name: those of :meth:`Index.create` except ``dim`` and ``ids`` (``metric`` is
+    "cosine" by default), and those of :meth:`Index.search` except ``k`` and ``filter``.
 
     >>> import numpy as np
     >>> name = "lsqindex.hosts.txtai.LsqANN"
