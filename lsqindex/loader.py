@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .coder import Coder
+from .encoders.base import Progress as FitProgress
 from .errors import IdError, VectorError
 from .ids import Ids
 from .storage import merge, postings
@@ -93,7 +94,14 @@ class Encoded:
         return self._rows if coder is self._coder else None
 
 
-def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report: Progress) -> Ids:
+def add(
+    writer: Writer,
+    addition: Addition,
+    coder: Coder,
+    ahead: Encoded,
+    report: Progress,
+    training_progress: FitProgress | None = None,
+) -> Ids:
     """Add in the open transaction, and commit; the ids. Trains first, where enough vectors are there now."""
     options, old = addition.options, coder
     due = not coder.trained and len(addition) > 0 and _count_after(writer, addition) >= options.train_size
@@ -101,7 +109,7 @@ def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report
         addition.check()
     if due:
         stored = StoredVectors(Store(writer, options), coder)
-        coder = fit(coder.encoder, Joined(stored, addition.rows), coder)
+        coder = fit(coder.encoder, Joined(stored, addition.rows), coder, training_progress)
     ids = addition.named(writer.state.next_id)
     if addition.large(coder):
         if not addition.upsert:

@@ -23,6 +23,7 @@ class Kept(str, Enum):
     float32 = "float32"
     float16 = "float16"
     int8 = "int8"
+    none = "none"
 
 
 class IdKind(str, Enum):
