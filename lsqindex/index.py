@@ -458,6 +458,7 @@ class Index:
         *,
         upsert: bool = False,
         progress: loader.Progress | None = None,
+        training_progress: FitProgress | None = None,
         threads: int | None = None,
     ) -> Any:
         """Store vectors, shape (n, dim), under ``ids``; the ids. When it returns they are on the disk.
@@ -466,7 +467,8 @@ class Index:
         iterator gives batches, each an array, a pair (vectors, ids) or a triple (vectors, ids, payloads), each a
         transaction of its own. Without ``ids`` the next free numbers are taken. An id that exists is a
         :class:`DuplicateIdError`, unless ``upsert`` replaces its vector and payload. ``payloads`` are mappings, one
-        for each vector, or None. ``progress(done, total)`` is called on the way.
+        for each vector, or None. ``progress(done, total)`` is called on the way, and
+        ``training_progress(step, steps, error)`` while the index trains itself, as :meth:`train` calls its own.
         """
         report = progress or _no_progress
         self._check_writable()
@@ -476,14 +478,14 @@ class Index:
                     "ids and payloads: with an iterator they come with its batches, as pairs (vectors, ids) or triples "
                     "(vectors, ids, payloads)"
                 )
-            return self._add_batches(vectors, upsert, report, threads)
+            return self._add_batches(vectors, upsert, report, training_progress, threads)
         addition = self._addition(vectors, ids, payloads, upsert, threads)
         with self._reader() as reader:
             coder = self._coder(reader)
         # Encoding comes before the lock: while one writes, others encode.
         ahead = loader.Encoded(addition, coder)
         with self._writer(addition.bytes(coder)) as writer:
-            names = loader.add(writer, addition, self._coder(writer), ahead, report)
+            names = loader.add(writer, addition, self._coder(writer), ahead, report, training_progress)
             rewrite.tidy_small(writer, self._options)
             return names
 
@@ -494,12 +496,19 @@ class Index:
         packed = None if payloads is None else read_payloads(payloads, n, options.fields)
         return loader.Addition(rows, self._names(ids, n), options, upsert, thread_count(threads), packed)
 
-    def _add_batches(self, batches: Iterator[Any], upsert: bool, report: loader.Progress, threads: int | None) -> Any:
+    def _add_batches(
+        self,
+        batches: Iterator[Any],
+        upsert: bool,
+        report: loader.Progress,
+        training_progress: FitProgress | None,
+        threads: int | None,
+    ) -> Any:
         given: list[Any] = []
         done = 0
         for batch in batches:
             parts = batch if isinstance(batch, tuple) and len(batch) in (2, 3) else (batch,)
-            given.append(self.add(*parts, upsert=upsert, threads=threads))
+            given.append(self.add(*parts, upsert=upsert, threads=threads, training_progress=training_progress))
             done += len(given[-1])
             report(done, None)
         if self._options.ids == "str":

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from . import retraining
 from .coder import Coder
+from .encoders.base import Progress as FitProgress
 from .errors import IdError, VectorError
 from .ids import Ids
 from .storage import merge, postings
@@ -94,7 +95,14 @@ class Encoded:
         return self._rows if coder is self._coder else None
 
 
-def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report: Progress) -> Ids:
+def add(
+    writer: Writer,
+    addition: Addition,
+    coder: Coder,
+    ahead: Encoded,
+    report: Progress,
+    training_progress: FitProgress | None = None,
+) -> Ids:
     """Add in the open transaction, and commit; the ids. Trains first, where enough vectors are there now."""
     options, old, training = addition.options, coder, None
     due = not coder.trained and len(addition) > 0 and _count_after(writer, addition) >= options.train_size
@@ -103,7 +111,7 @@ def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report
     if due:
         stored = StoredVectors(Store(writer, options), coder)
         both = Joined(stored, addition.rows)
-        coder, training = retraining.first_fit(writer, options, coder, both, len(addition))
+        coder, training = retraining.first_fit(writer, options, coder, both, len(addition), training_progress)
     ids = addition.named(writer.state.next_id)
     if addition.large(coder):
         if not addition.upsert:

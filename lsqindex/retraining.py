@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from .coder import Coder
 from .encoders import Encoder
+from .encoders.base import Progress
 from .errors import DamagedError, LsqIndexError
 from .settings import flat
 from .storage import keys, records
@@ -68,7 +69,7 @@ _ROWS_AT_ONCE = 4 * CHUNK_ROWS
 
 
 def fit_sample(
-    encoder: Encoder, rows: Any, coder: Coder, reviewed: int, most: int | None = None
+    encoder: Encoder, rows: Any, coder: Coder, reviewed: int, most: int | None = None, progress: Progress | None = None
 ) -> tuple[Coder, Training]:
     """An encoder fitted on a random sample of ``rows``, at most ``most``, and its record.
 
@@ -80,7 +81,7 @@ def fit_sample(
     rng = np.random.default_rng(encoder.config.get("seed", 0))
     chosen = rng.permutation(n)[:size]
     held = min(_MEASURED, size // 8, max(0, size - least))
-    new = fit(encoder, _Picked(rows, np.sort(chosen[held:])), coder)
+    new = fit(encoder, _Picked(rows, np.sort(chosen[held:])), coder, progress)
     measured = chosen[:held] if held else chosen[:_MEASURED]
     error = error_of(new, _Picked(rows, np.sort(measured))[:])
     return new, Training(size, n, error, error, reviewed)
@@ -92,11 +93,13 @@ def train(writer: Writer, options: Options, coder: Coder, threads: int) -> None:
     encode_all(writer, options, coder, new, threads, known)
 
 
-def first_fit(writer: Writer, options: Options, coder: Coder, rows: Any, added: int) -> tuple[Coder, Training | None]:
+def first_fit(
+    writer: Writer, options: Options, coder: Coder, rows: Any, added: int, progress: Progress | None = None
+) -> tuple[Coder, Training | None]:
     """The coder that the index gets when it trains itself on ``rows``, of which ``added`` are not stored yet."""
     if better_flat(writer, options, coder.encoder):  # only in files of older versions: now, such indexes begin so
         return Coder(flat(options.dim), coder.dim, coder.metric), None
-    return fit_sample(coder.encoder, rows, coder, writer.state.rows + added)
+    return fit_sample(coder.encoder, rows, coder, writer.state.rows + added, progress=progress)
 
 
 def error_of(coder: Coder, vectors: Vectors) -> float:

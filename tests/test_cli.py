@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import json
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +21,8 @@ import pytest
 
 from lsqindex import Index
 from lsqindex.cli import main
+from lsqindex.cli.remedies import for_the_shell
+from lsqindex.storage.records import REMEDY
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = {
@@ -184,7 +188,36 @@ def test_search_filters(tmp_path: Path, index: Path) -> None:
     assert "whole number" in run("search", index, query, "--filter", "a", code=3).err
 
 
-@pytest.mark.parametrize("query", ["[1, 2", '["a"]', "[[1, 2], [1]]"])
+def test_a_json_object_is_a_filter_over_payloads(tmp_path: Path) -> None:
+    path, query = tmp_path / "a.lsq", json.dumps(VECTORS[3].tolist())
+    with Index.create(path, dim=8, ids="str") as made:
+        made.add(VECTORS[:9], [f"id {i}, x" for i in range(9)], [{"lang": "en" if i % 2 else "de"} for i in range(9)])
+    (answer,) = run("search", path, query, "--filter", '{"lang": "en"}', "--json").json
+    assert {match["id"] for match in answer["matches"]} == {f"id {i}, x" for i in (1, 3, 5, 7)}
+    (answer,) = run("search", path, query, "--filter", '["id 2, x"]', "--json").json
+    assert [match["id"] for match in answer["matches"]] == ["id 2, x"]
+    assert "not a JSON object" in run("search", path, query, "--filter", '{"lang": en}', code=3).err
+    assert "no operator '$no'" in run("search", path, query, "--filter", '{"lang": {"$no": 1}}', code=3).err
+    for nothing in ('{"lang": "vi"}', "id 1"):
+        done = run("search", path, query, "--filter", nothing, "--json")
+        assert done.json[0]["matches"] == [] and "nothing can be found" in done.err
+
+
+def test_a_filter_can_be_longer_than_the_name_of_a_file(index: Path) -> None:
+    query, many = json.dumps(VECTORS[3].tolist()), ",".join(map(str, range(200, 500)))
+    (answer,) = run("search", index, query, "--filter", many, "--json").json
+    assert all(200 <= match["id"] < 500 for match in answer["matches"])
+    assert run("search", index, query, "--filter", "700,800").err.count("none of these ids") == 1
+
+
+def test_a_long_table_is_the_table_of_a_short_one(index: Path, vectors: Path) -> None:
+    lines = run("search", index, vectors, "--k", 3).out.splitlines()
+    assert lines[0].split() == ["query", "rank", "id", "distance"] and len(lines) == 2 + 1800
+    few = run("search", index, json.dumps(VECTORS[599:].tolist()), "--k", 3).out.splitlines()
+    assert [line.split()[1:] for line in lines[-3:]] == [line.split()[1:] for line in few[2:]]
+
+
+@pytest.mark.parametrize("query", ["[1, 2", '["a"]', "[[1, 2], [1]]", "[" * 5000])
 def test_search_refuses_bad_json(index: Path, query: str) -> None:
     assert "JSON list" in run("search", index, query, code=3).err
 
@@ -285,9 +318,10 @@ def test_a_pipe_gets_plain_text_and_errors_have_no_traceback(index: Path) -> Non
     assert missing.stdout == ""
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, index: Path) -> None:
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, index: Path, form: list[str]) -> None:
     np.save(tmp_path / "many.npy", np.tile(VECTORS, (20, 1)))
-    words = [sys.executable, "-m", "lsqindex", "search", str(index), str(tmp_path / "many.npy"), "--json"]
+    words = [sys.executable, "-m", "lsqindex", "search", str(index), str(tmp_path / "many.npy"), *form]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as running:
         assert running.stdout is not None and running.stderr is not None
         running.stdout.read(100)
@@ -362,6 +396,93 @@ def test_the_library_alone_imports_nothing_of_this() -> None:
     new = set(done.stdout.split()) - set(plain.stdout.split()) - set(sys.stdlib_module_names)
     new -= {name for name in new if name.startswith("_") or name == "cython_runtime"}  # made up by Cython
     assert new <= {"lsqindex", "numpy", "lmdb", "msgpack"}
+
+
+# -- the words of the command line ----------------------------------------------------------------
+
+
+def test_errors_name_commands_and_options(tmp_path: Path, index: Path, vectors: Path) -> None:
+    query = json.dumps(VECTORS[3].tolist())
+    (tmp_path / "ids.txt").write_text("".join(f"{i}\n" for i in range(600)))
+    plain, words = tmp_path / "plain.lsq", tmp_path / "words.lsq"
+    run("create", plain, "--dim", 8)
+    run("create", words, "--dim", 8, "--ids", "str")
+    assert "choose another name" in run("create", index, "--dim", 8, code=3).err
+    assert "lsqindex create" in run("info", tmp_path / "none.lsq", code=3).err
+    assert "--upsert" in run("add", index, vectors, "--ids", tmp_path / "ids.txt", code=3).err
+    assert "--id-column" in run("add", words, vectors, code=3).err
+    assert "--subset multi-index" in run("search", plain, query, "--strategy", "subset", code=3).err
+    assert "--bits 8" in run("create", tmp_path / "b.lsq", "--dim", 8, "--encoder", "itq", "--bits", 9, code=3).err
+
+
+def test_no_message_of_the_library_speaks_python_on_the_command_line() -> None:
+    python = re.compile(
+        r"\bIndex\.\w|\b(save|compact|check|delete|add|train|reencode|search|get)\("
+        r"|(?<!-p )\b(bits|ids|keep_vectors|metric|encoder|subset|strategy|distance|rerank|upsert|train_size|wait)=\w"
+    )
+    seen = 0
+    for path in (ROOT / "lsqindex").rglob("*.py"):
+        if {"hosts", "cli"} & set(path.relative_to(ROOT).parts) or path.name == "testing.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)):
+                continue
+            for argument in node.exc.args:
+                message = _message(argument)
+                about_memory = "in memory" in message or message.startswith(("save()", "compact()", "wait="))
+                if python.search(message) and not about_memory:  # (the command line has no index in memory)
+                    seen += 1
+                    assert not python.search(for_the_shell(message)), (path.name, message, for_the_shell(message))
+    assert seen > 10
+    assert not python.search(for_the_shell(REMEDY))
+
+
+def _message(node: ast.expr) -> str:
+    """The text of a message; what is put into it is "7"."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in node.values)
+    return str(node.value) if isinstance(node, ast.Constant) else ""
+
+
+def test_check_speaks_so_too(index: Path, tmp_path: Path) -> None:
+    data = bytearray(index.read_bytes())
+    data[data.find(VECTORS[100].tobytes())] ^= 1
+    (tmp_path / "damaged.lsq").write_bytes(data)
+    told = run("check", tmp_path / "damaged.lsq", code=1).out
+    assert "lsqindex copy" in told and "save(" not in told
+
+
+def test_a_warning_is_one_line(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stats(self: Index) -> Any:
+        warnings.simplefilter("default")
+        warnings.warn("something is odd; save(path) first", UserWarning, stacklevel=2)
+        return real(self)
+
+    real = Index.stats
+    monkeypatch.setattr(Index, "stats", stats)
+    assert run("info", index).err == "lsqindex: warning: something is odd; lsqindex copy first\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
+def test_the_bar_shows_that_the_index_is_training(tmp_path: Path, vectors: Path) -> None:
+    import pty
+
+    path = tmp_path / "a.lsq"
+    run("create", path, "--dim", 8, "--train-size", 500, "--bits", 16, "--keep-vectors", "float32")
+    for words in (["add", str(path), str(vectors)], ["train", str(path)]):
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "lsqindex", *words]
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, cwd=ROOT, env=environment) as running:
+            os.close(theirs)
+            told = b""
+            with contextlib.suppress(OSError):  # a terminal whose other end is closed
+                while part := os.read(ours, 1 << 16):
+                    told += part
+        os.close(ours)
+        assert running.returncode == 0
+        assert re.search(rb"training[^\r\n]*[1-9]\d*/\d+", told), told
+        assert b"encoding" in told
 
 
 # -- help and documentation -----------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import re
 import subprocess
@@ -101,6 +103,49 @@ def test_no_page_fetches_anything_from_another_host(site: Path) -> None:
     assert [(page, url) for page, url in fetched if re.match(r"(?:[a-z]+:)?//", url)] == []
     for sheet in site.rglob("*.css"):
         assert re.findall(r"(?:url\(|@import)\s*['\"]?(?:[a-z]+:)?//", sheet.read_text(encoding="utf-8")) == [], sheet
+
+
+def test_no_page_has_what_the_scripts_of_the_theme_fetch_more_for(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        # Drawings by Mermaid, facts about a repository, and comments come from other hosts.
+        assert not re.search(r'class="[^"]*mermaid|data-md-component="source"|giscus', text), page
+    for script in (site / "assets").glob("*.js"):
+        assert "//" not in script.read_text(encoding="utf-8"), script
+
+
+def test_the_search_finds_everything_with_and_without_a_server(site: Path) -> None:
+    text = (site / "search/search_index.json").read_text(encoding="utf-8")
+    places = {entry["location"] for entry in json.loads(text)["docs"]}
+    assert {"cli.html#lsqindex-tune", "reference/index-class.html#lsqindex.Index.search"} <= places
+    pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")} - {"404.html"}
+    assert pages == {place.partition("#")[0] for place in places}
+    # A page that was opened from the disk can neither fetch JSON nor start a worker.
+    assert (site / "search/search_index.js").read_text(encoding="utf-8") == f"var __index = {text}"
+    for page in pages:
+        content = (site / page).read_text(encoding="utf-8")
+        assert 'data-md-component="search-query"' in content
+        shim = re.search(r'<script src="([^":]*/)?assets/iframe-worker\.js">', content)
+        assert shim and (site / page).parent.joinpath(f"{shim[1] or ''}assets/iframe-worker.js").is_file()
+
+
+def test_signatures_fit_the_page(site: Path) -> None:
+    lines: list[str] = []
+    for page in (site / "reference").glob("*.html"):
+        for code in re.findall(r'doc-signature highlight"><pre>(.*?)</pre>', page.read_text(encoding="utf-8"), re.S):
+            lines += html.unescape(re.sub(r"<[^>]*>", "", code)).splitlines()
+    assert any(line.startswith("    rerank: ") for line in lines)  # each argument on a line of its own
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_code_is_wrapped_and_drawings_are_not(site: Path) -> None:
+    style = (site / "assets/site.css").read_text(encoding="utf-8")
+    assert re.search(r"\.highlight pre > code \{[^}]*white-space: pre-wrap", style)
+    assert re.search(r"\.language-text pre > code \{[^}]*white-space: pre;", style)
+    drawing = re.search(
+        r'<div class="([^"]*)"><pre>[^│├└]*[│├└]', (site / "architecture.html").read_text(encoding="utf-8")
+    )
+    assert drawing and "language-text" in drawing[1]
 
 
 def test_every_equation_became_mathml(site: Path) -> None:

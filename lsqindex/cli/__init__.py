@@ -6,9 +6,10 @@
     sources.py source.py         vectors from files, in blocks
       read_numpy read_vecs read_arrow read_hdf5 read_text read_raw      one format each
     trials.py plot.py picture.py show.py       measuring; and what people see
+    remedies.py                  messages of the library in the words of the command line
 
 Exit codes: 0 done; 1 ``check`` found something wrong; 2 the command was not understood; 3 an error of the index,
-of a file, or of the installation; 130 interrupted; 141 nobody reads the output any more.
+of a file, or of the installation; 130 interrupted; 141 the reader of the output went away.
 """
 
 from __future__ import annotations

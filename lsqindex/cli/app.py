@@ -1,9 +1,10 @@
-"""The commands by name, and what becomes of their errors: one line and an exit code, no traceback."""
+"""The commands by name, and what becomes of their errors and warnings: one line each, no traceback."""
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from typer.core import TyperGroup
 from .. import __version__
 from ..errors import LsqIndexError
 from . import asking, changing, demo, making, show, tune
+from .remedies import for_the_shell
 
 FAILED, INTERRUPTED, NOBODY_READS = 3, 130, 141
 
@@ -22,7 +24,9 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; every expected error ends here."""
         try:
-            done = super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _complain_of
+                done = super().invoke(ctx)
             sys.stdout.flush()
             return done
         except KeyboardInterrupt:
@@ -37,13 +41,18 @@ class Commands(TyperGroup):
             raise typer.Exit(FAILED) from None
 
 
+def _complain_of(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning as people read it, without the line of source it comes from."""
+    show.complain(f"warning: {for_the_shell(' '.join(str(message).split()))}")
+
+
 def _sentence(error: Exception) -> str:
-    """An error in one line."""
+    """An error in one line, in the words of the command line."""
     if isinstance(error, OSError) and not isinstance(error, LsqIndexError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     else:
         text = str(error) or type(error).__name__
-    return " ".join(text.split())
+    return for_the_shell(" ".join(text.split()))
 
 
 app = typer.Typer(

@@ -16,9 +16,10 @@ from ..encoders.registry import distribution_of, encoder_class
 from ..errors import DamagedError, LsqIndexError, NewerFormatError, NotAnIndexError
 from . import options as opt
 from . import show
+from .remedies import for_the_shell
 from .source import InputError, Wanted
 from .sources import open_source
-from .values import filter_ids, id_kind, ids_asked
+from .values import id_kind, ids_asked, read_filter
 
 #: Queries that are searched, and printed, at a time.
 _AT_ONCE = 1024
@@ -41,7 +42,10 @@ def search(
     probes: Annotated[int | None, typer.Option(min=1, help="Multi-index: look into so many buckets.")] = None,
     candidates: Annotated[int | None, typer.Option(min=1, help="Multi-index: rank so many rows.")] = None,
     only: Annotated[
-        str | None, typer.Option("--filter", metavar="IDS|FILE", help="Find these only: 1,2,3 or a file of ids.")
+        str | None,
+        typer.Option(
+            "--filter", metavar="IDS|FILE|JSON", help='Find only these: 1,2,3, a file of ids, or \'{"lang": "en"}\'.'
+        ),
     ] = None,
     threads: opt.Threads = None,
     file_format: opt.Format = None,
@@ -56,6 +60,7 @@ def search(
     \b
     Example: lsqindex search news.lsq queries.npy --k 5
              lsqindex search news.lsq '[0.1, 0.7, -0.2, 0.4]' --filter 10,11,12 --json
+             lsqindex search news.lsq queries.npy --filter '{"lang": "en", "year": {"$gte": 2020}}'
              lsqindex search sift.lsq sift.hdf5 --dataset test --strategy subset --probes 200
     """
     wanted = Wanted(file_format, column, None, dataset, dim, dtype)
@@ -65,12 +70,13 @@ def search(
             "k": k,
             "strategy": strategy.value,
             "distance": distance.value,
-            "rerank": rerank,
             "probes": probes,
             "candidates": candidates,
-            "filter": filter_ids(only, id_kind(index)),
+            "filter": read_filter(only, id_kind(index)),
             "threads": threads,
         }
+        if rerank is not None:
+            asked["rerank"] = rerank
         answers = _answers(index, _query_blocks(stack, queries, wanted), asked)
         if as_json:
             _print_answers_json(answers)
@@ -85,18 +91,23 @@ def _query_blocks(stack: ExitStack, queries: str, wanted: Wanted) -> Iterator[An
         return (block.vectors for block in source.blocks(_AT_ONCE))
     try:
         rows = np.asarray(json.loads(queries), np.float32)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"queries: a JSON list of numbers, or of lists of one length, is needed ({error})") from None
     return iter([rows[None] if rows.ndim == 1 else rows])
 
 
 def _answers(index: Index, blocks: Iterator[Any], asked: dict[str, Any]) -> Iterator[tuple[int, list[Any]]]:
-    """(number of the query, its matches)"""
-    number = 0
+    """(number of the query, its matches); and a word on stderr where a filter lets nothing through."""
+    number = matches = 0
     for block in blocks:
         for found in index.search(block, **asked).items():
             yield number, found
             number += 1
+            matches += len(found)
+    if asked["filter"] is not None and number and not matches and not len(index.ids(asked["filter"])):
+        by_payload = isinstance(asked["filter"], dict)
+        none = "no payload matches" if by_payload else "none of these ids is in the index"
+        show.complain(f"--filter: {none}; nothing can be found")
 
 
 def _ranked(found: list[Any]) -> Iterator[tuple[int, Any, float]]:
@@ -175,6 +186,7 @@ def check(path: opt.IndexFile, as_json: opt.Json = False) -> None:
         raise
     except (DamagedError, NotAnIndexError) as error:
         found = [str(error)]
+    found = [for_the_shell(problem) for problem in found]
     if as_json:
         show.print_json({"path": str(path), "sound": not found, "problems": found})
     elif found:
@@ -207,7 +219,7 @@ def _told(name: str) -> dict[str, Any]:
     try:
         cls = encoder_class(name)
     except LsqIndexError as error:
-        return {"name": name, "what": f"cannot be loaded: {error}", "parameters": {}, "from": ""}
+        return {"name": name, "what": f"cannot be loaded: {for_the_shell(str(error))}", "parameters": {}, "from": ""}
     taken = {
         key: None if parameter.default is parameter.empty else parameter.default
         for key, parameter in inspect.signature(cls).parameters.items()

@@ -69,8 +69,8 @@ def train(
     with Index.open(path) as index:
         rows = _sample(on, Wanted(file_format, column, None, dataset))
         begin = time.perf_counter()
-        with show.training("training") as progress:
-            index.train(rows, progress=progress, threads=threads)
+        with show.working("training") as work:
+            index.train(rows, progress=work.training, threads=threads)
         _tell_encoder(index, time.perf_counter() - begin, as_json)
 
 
@@ -96,8 +96,8 @@ def reencode(
     with Index.open(path) as index:
         rows = _sample(on, Wanted(file_format, column, None, dataset))
         begin = time.perf_counter()
-        with show.training("training") as progress:
-            index.reencode(encoder, vectors=rows, progress=progress, threads=threads, **made)
+        with show.working("training") as work:
+            index.reencode(encoder, vectors=rows, progress=work.training, threads=threads, **made)
         _tell_encoder(index, time.perf_counter() - begin, as_json)
 
 
@@ -124,8 +124,8 @@ def compact(path: opt.IndexFile, as_json: opt.Json = False) -> None:
     """
     with Index.open(path) as index:
         before = index.stats()["file_bytes"]
-        with show.rows("compacting", len(index)) as report:
-            index.compact(progress=report)
+        with show.working("compacting", len(index)) as work:
+            index.compact(progress=work.rows)
         after = index.stats()["file_bytes"]
         if as_json:
             show.print_json({"bytes_before": before, "bytes_after": after})
@@ -147,8 +147,8 @@ def copy(
     if os.path.lexists(to) and not force:
         raise IndexExistsError(f"{to}: is there already; --force replaces it")
     with Index.open(path, read_only=True) as index:
-        with show.rows("copying", len(index)) as report:
-            index.save(to, progress=report)
+        with show.working("copying", len(index)) as work:
+            index.save(to, progress=work.rows)
         size, count = to.stat().st_size, len(index)
     if as_json:
         show.print_json({"path": str(to), "vectors": count, "file_bytes": size})

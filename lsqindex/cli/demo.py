@@ -131,7 +131,7 @@ def _swapped(index: Index, name: str, digits: _Digits, truth: Any) -> dict[str, 
     index.reencode(name, **_ENCODERS[name])
     swapped = time.perf_counter() - begin
     plain, again = (recall(index.search(digits.queries, _K, rerank=r).ids, truth) for r in (0, _RERANK))
-    rate = _rate(lambda: index.search(digits.queries, _K))
+    rate = _rate(lambda: index.search(digits.queries, _K, rerank=0))
     size = index.encoder.code_size
     return {
         "encoder": name,

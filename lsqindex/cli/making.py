@@ -27,8 +27,9 @@ def create(
     bits: opt.Bits = None,
     parameter: opt.Parameters = None,
     keep_vectors: Annotated[
-        opt.Kept, typer.Option(help="How vectors are kept for re-ranking, get and reencode; none: codes alone.")
-    ] = opt.Kept.float16,
+        opt.Kept | None,
+        typer.Option(help="Keep the vectors beside their codes, for exact re-ranking and reencode; or only the codes."),
+    ] = None,
     subset: Annotated[opt.Subset | None, typer.Option(help="List rows by parts of their codes.")] = None,
     table_bits: Annotated[
         int | None, typer.Option(min=4, max=20, help="Bits of a table of the multi-index; chosen if not given.")
@@ -58,16 +59,17 @@ def create(
     chosen: dict[str, Any] = {
         "metric": metric.value,
         "encoder": encoder,
-        "keep_vectors": None if keep_vectors is opt.Kept.none else keep_vectors.value,
         "ids": ids.value,
         "train_size": train_size,
         "subset": MultiIndex(table_bits) if subset else None,
     }
+    if keep_vectors is not None:
+        chosen["keep_vectors"] = None if keep_vectors is opt.Kept.none else keep_vectors.value
     with Index.create(path, dim or 0, **chosen, **parameters(parameter, bits)) as index:
         if as_json:
             show.print_json(index.stats())
         else:
-            show.say(f"{path}: made, for vectors of {index.dim} dimensions, {index.metric}, {index.encoder}")
+            show.say(f"{path}: created for vectors of {index.dim} dimensions, {index.metric}, {index.encoder}")
 
 
 def add(
@@ -124,19 +126,19 @@ def add(
 def _add_blocks(index: Index, source: Source, ids: Any, upsert: bool, batch: int, threads: int | None) -> int:
     """Add block after block, each a transaction; how many vectors."""
     kind, done = id_kind(index), 0
-    with show.rows(f"adding to {Path(index.path or '').name}", source.count) as report:
+    with show.working(f"adding to {Path(index.path or '').name}", source.count) as work:
         for block in _with_ids(source, ids, batch):
             names = block.ids
             if names is not None and isinstance(names, list) and kind == "int" and all(map(_is_text, names)):
                 names = ids_of(names, kind, source.name)
             try:
-                index.add(block.vectors, names, upsert=upsert, threads=threads)
+                index.add(block.vectors, names, upsert=upsert, threads=threads, training_progress=work.training)
             except LsqIndexError as error:
                 if isinstance(error, VectorError | IdError):
                     raise type(error)(f"{_place(source, done, block)}{error}") from error
                 raise
             done += len(block.vectors)
-            report(done, source.count)
+            work.rows(done, source.count)
     return done
 
 

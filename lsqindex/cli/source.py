@@ -6,6 +6,7 @@ file ─▶ sources.open_source ─▶ Source ─▶ blocks of (vectors, ids)   
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from types import TracebackType
@@ -26,6 +27,11 @@ class InputError(LsqIndexError, ValueError):
 
 class MissingPackageError(LsqIndexError, ImportError):
     """A format needs a package that is not installed."""
+
+
+def is_file(name: str) -> bool:
+    """Whether there is a file of this name. (``Path.is_file`` raises where a name is too long to be one.)"""
+    return os.path.isfile(name)  # noqa: PTH113
 
 
 class Block(NamedTuple):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from .source import InputError, Source, Wanted
+from .source import InputError, Source, Wanted, is_file
 
 #: How a name ends → format.
 SUFFIXES = {
@@ -49,10 +50,12 @@ _FROM_STDIN = ("raw", "npy", "csv")
 def open_source(name: str, wanted: Wanted | None = None) -> Source:
     """The vectors in the file ``name``, or in stdin for "-"; use it in a ``with`` block."""
     wanted = wanted or Wanted()
-    if name != "-" and not Path(name).is_file():
-        if Path(name).is_dir():
+    if name != "-" and not is_file(name):
+        if os.path.isdir(name):  # noqa: PTH112
             raise InputError(f"{name}: is a directory; give a file")
-        raise FileNotFoundError(2, "there is no such file", name)
+        if os.path.exists(name):  # noqa: PTH110
+            raise InputError(f"{name}: is a pipe or a device; give a file, or - to read from stdin")
+        raise FileNotFoundError(2, "there is no such file", name or "''")
     kind = wanted.format or _format_of(name)
     if kind not in _READERS:
         raise InputError(f"--format {kind}: is not known; there are {', '.join(_READERS)}")
@@ -73,7 +76,7 @@ def _format_of(name: str) -> str:
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(
-            f"{name}: {suffix or 'a name without an ending'} tells no format that is known ({' '.join(SUFFIXES)}); "
-            "say which it is with --format"
+            f"{name}: the name does not tell the format, which needs one of the endings {' '.join(SUFFIXES)}; "
+            "rename the file, or give --format"
         )
     return SUFFIXES[suffix]

@@ -1,7 +1,8 @@
-"""What is typed becomes what the index takes: parameters of encoders, and ids."""
+"""What is typed becomes what the index takes: parameters of encoders, ids, and filters."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import typer
 
 from .. import Index
-from .source import InputError
+from .source import InputError, is_file
 
 _WORDS = {"none": None, "true": True, "false": False}
 
@@ -88,12 +89,41 @@ def ids_asked(given: list[str] | None, file: str | None, kind: str) -> Any:
     return ids_in_file(file, kind) if file else ids_of(given or [], kind)
 
 
-def filter_ids(text: str | None, kind: str) -> Any:
-    """``--filter``: a file of ids, or ids with commas between them."""
+def read_filter(text: str | None, kind: str) -> Any:
+    """``--filter``: a JSON object is a filter over payloads; anything else is ids, or a file of them.
+
+    >>> read_filter('{"lang": "en"}', "str"), read_filter("a, b", "str"), read_filter('["a, b"]', "str")
+    ({'lang': 'en'}, ['a', 'b'], ['a, b'])
+    """
     if text is None:
         return None
+    text = text.strip()
+    if text.startswith("{"):
+        return _payload_filter(text)
     if text.startswith("@"):
         return ids_in_file(text[1:], kind)
-    if text == "-" or Path(text).is_file():
+    if text == "-" or is_file(text):
         return ids_in_file(text, kind)
-    return ids_of([part.strip() for part in text.split(",") if part.strip()], kind, "--filter")
+    return ids_of(_listed(text), kind, "--filter")
+
+
+def _payload_filter(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f'--filter: not a JSON object: {error}; write a filter over payloads as \'{{"lang": "en"}}\', '
+            "and ids that begin with a brace in a file of ids"
+        ) from None
+
+
+def _listed(text: str) -> list[str]:
+    """Ids with commas between them, or, where an id has a comma itself, a JSON list."""
+    if text.startswith("["):
+        try:
+            listed = json.loads(text)
+        except (ValueError, RecursionError):
+            listed = None
+        if isinstance(listed, list) and all(isinstance(one, str | int) and not isinstance(one, bool) for one in listed):
+            return [str(one) for one in listed]
+    return [part.strip() for part in text.split(",") if part.strip()]
