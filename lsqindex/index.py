@@ -166,6 +166,9 @@ class Index:
 
         Any number of processes may read while one writes. A second writer waits for the first (``wait=True``),
         waits so many seconds, or gets a :class:`BusyError` at once (``wait=False``).
+
+        A file whose encoder is a plugin that is not installed opens, too. Ids, payloads, filters and kept vectors can
+        be used; adding and searching by codes raise :class:`UnknownEncoderError`, which says what to install.
         """
         check_wait(wait)
         name = file_path(path)
@@ -181,7 +184,8 @@ class Index:
         try:
             with env.read() as reader:
                 self._options = _read_options(reader)
-                coders.check_known(_encoder_record(reader))
+                # Its encoder may be missing here: whatever needs it says so then.
+                coders.read_record(_encoder_record(reader))
         except BaseException:
             env.close()
             raise
@@ -206,14 +210,18 @@ class Index:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder; ``encoder.is_fitted`` tells whether the index is trained."""
+        """The encoder; ``encoder.is_fitted`` tells whether the index is trained.
+
+        Where its plugin is not installed this raises :class:`UnknownEncoderError`, which says what to install.
+        """
         with self._reader() as reader:
             return self._coder(reader).encoder
 
     @property
     def is_trained(self) -> bool:
         """Whether vectors are stored as codes; until then as they are, and searched exactly."""
-        return self.encoder.is_fitted
+        with self._reader() as reader:
+            return self._coder(reader).trained
 
     @property
     def subset(self) -> MultiIndex | None:
@@ -237,8 +245,10 @@ class Index:
     def __repr__(self) -> str:
         if self._closed:
             return f"<Index {self._path or 'in memory'}, closed>"
-        where = self._path or "in memory"
-        return f"<Index {where}: {len(self):,} vectors of {self.dim} dimensions, {self.metric}, {self.encoder!r}>"
+        with self._reader() as reader:
+            coder, count = self._coder(reader), reader.state.count
+        made = repr(coder.encoder) if coder.present else f"encoder {coder.name} is not available here"
+        return f"<Index {self._path or 'in memory'}: {count:,} vectors of {self.dim} dimensions, {self.metric}, {made}>"
 
     def ids(self, filter: Any = None) -> Any:
         """All ids, or those that ``filter`` lets through, ascending: an int64 array, or a list of str.
@@ -303,7 +313,9 @@ class Index:
                 "dim": self.dim,
                 "metric": self.metric,
                 "ids": self._options.ids,
-                "encoder": coder.encoder.name,
+                "encoder": coder.name,
+                "encoder_available": coder.present,
+                "parameters": coder.config,
                 "trained": coder.trained,
                 "train_size": self._options.train_size,
                 "code_bytes": coder.code_size,
@@ -416,7 +428,8 @@ class Index:
         with self._reader() as reader:
             store, coder = Store(reader, self._options), self._coder(reader)
             subset = snapshot.once(store, "tables", lambda: subsets.of(reader, coder))
-            request = asked.request(coder, checked, allowed, subset=subset is not None, counting=counting)
+            kept = self._options.keep_vectors is not None
+            request = asked.request(coder, checked, allowed, subset=subset is not None, kept=kept, counting=counting)
             answer, strategy, why = searcher.search(store, coder, request)
             payloads = found_payloads(store, answer.rows) if with_payloads else None
         found = Matches(answer.ids[0], answer.distances[0]) if single else Matches(answer.ids, answer.distances)
@@ -727,7 +740,10 @@ class Index:
         return None if stored is None else subsets.chosen_anew(stored, coder, source.state.count)
 
     def check(self) -> list[str]:
-        """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound."""
+        """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound.
+
+        Codes can be checked only by their encoder. Where its plugin is not installed, one line says so.
+        """
         found: list[str] = []
         try:
             whole = False
@@ -737,8 +753,7 @@ class Index:
                     if whole:
                         reader.env.columns.clear()  # look at everything again
                         found += check.problems(reader, self._options)
-                        coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
-                        coders.check_fits(coder, reader.state.code_size, reader.state.head)
+                        coder = self._read_coder(reader)
                         subsets.of(reader, coder)
                         store = Store(reader, self._options)
                         found += [] if found else [*unsound(store, coder), *unsound_payloads(store)]
@@ -830,11 +845,13 @@ class Index:
         """The coder of a snapshot: known from before, or read."""
         key = (reader.env.opened, reader.state.generation)
         known = self._coder_known
-        if known is None or known[0] != key:
-            coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
-            coders.check_fits(coder, reader.state.code_size, reader.state.head)
-            known = self._coder_known = (key, coder)
+        if known is None or known[0] != key or known[1].outdated:
+            known = self._coder_known = (key, self._read_coder(reader))
         return known[1]
+
+    def _read_coder(self, reader: Reader | Writer) -> Coder:
+        state = reader.state
+        return coders.read_coder(_encoder_record(reader), self.dim, self.metric, state.code_size, state.head)
 
 
 def _read_options(reader: Reader | Writer) -> Options:

@@ -97,11 +97,13 @@ def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report
     """Add in the open transaction, and commit; the ids. Trains first, where enough vectors are there now."""
     options, old = addition.options, coder
     due = not coder.trained and len(addition) > 0 and _count_after(writer, addition) >= options.train_size
+    # (An encoder that is missing says so here, before the vectors are read.)
+    encoder = coder.encoder if due or not coder.floats else None
     if due or addition.large(coder):
         addition.check()
-    if due:
+    if due and encoder is not None:
         stored = StoredVectors(Store(writer, options), coder)
-        coder = fit(coder.encoder, Joined(stored, addition.rows), coder)
+        coder = fit(encoder, Joined(stored, addition.rows), coder)
     ids = addition.named(writer.state.next_id)
     if addition.large(coder):
         if not addition.upsert:

@@ -66,17 +66,23 @@ class Asked:
         given = [name for name in ("probes", "candidates") if getattr(self, name) is not None]
         return f"{' and '.join(given)} are of the multi-index" if given else ""
 
-    def request(self, coder: Coder, queries: Vectors, allowed: Any, *, subset: bool, counting: bool) -> Request:
-        """For queries, and an index that stores codes by ``coder``."""
+    def request(
+        self, coder: Coder, queries: Vectors, allowed: Any, *, subset: bool, kept: bool, counting: bool
+    ) -> Request:
+        """For queries, and an index that stores codes by ``coder``; ``kept``: it keeps vectors beside them."""
         if self.of_subset and not subset:
             raise ParameterError(
                 f"{self.of_subset}, and this index has none: set_subset('multi-index') adds one; without these "
                 "options all codes are scanned"
             )
-        offered = coder.encoder.distances(coder.metric)
-        if not coder.layout.floats and self.distance not in ("auto", "score", *offered):
-            raise ParameterError(f"distance={self.distance!r}: {coder.encoder} has {' and '.join(offered)} only")
-        distance: Distance = offered[0] if self.distance == "auto" or self.distance == "score" else self.distance
+        # Without the encoder kept vectors can be compared, but nothing can be done that is of codes.
+        exact = coder.floats or (not coder.present and kept and self.distance == "auto" and not self.of_subset)
+        distance: Distance = "asymmetric"
+        if not exact:
+            offered = coder.encoder.distances(coder.metric)
+            if self.distance not in ("auto", "score", *offered):
+                raise ParameterError(f"distance={self.distance!r}: {coder.encoder} has {' and '.join(offered)} only")
+            distance = offered[0] if self.distance == "auto" or self.distance == "score" else self.distance
         return Request(
             queries,
             int(self.k),
@@ -89,6 +95,7 @@ class Asked:
             self.probes,
             self.candidates,
             self.distance == "score",
+            exact,
             counting=counting,
         )
 
@@ -112,6 +119,8 @@ class Request:
     candidates: int | None = None
     #: Rank by the score alone, as the paper does.
     by_score: bool = False
+    #: Compare vectors, not codes: those that are stored in the place of codes, or the kept ones.
+    exact: bool = False
     #: What is counted on the way, and whether that may cost time.
     trace: Trace = field(default_factory=Trace)
     counting: bool = False
@@ -121,8 +130,10 @@ def choose(request: Request, coder: Coder, *, listed: int | None, few: bool) -> 
     """The strategy, and why. ``listed``: rows in posting lists, None without a multi-index; ``few``: by a filter."""
     if not coder.trained:
         return "scan", "the index is not trained: vectors are stored as they are and compared exactly"
-    if coder.layout.floats:
-        return "scan", f"{coder.encoder.name} stores vectors as they are: they are compared exactly"
+    if coder.floats:
+        return "scan", f"{coder.name} stores vectors as they are: they are compared exactly"
+    if request.exact:
+        return "scan", f"the encoder {coder.name} is not available here: the kept vectors are compared exactly"
     if request.strategy == "scan":
         return "scan", "it was asked for"
     if few and not request.by_score:
@@ -136,7 +147,7 @@ def choose(request: Request, coder: Coder, *, listed: int | None, few: bool) -> 
     if not coder.encoder.hashes:
         return (
             "scan",
-            f"{coder.encoder.name} searches for its codes: neighbours share few buckets, and a scan finds more",
+            f"{coder.name} searches for its codes: neighbours share few buckets, and a scan finds more",
         )
     if not coder.layout.binary:
         return "scan", "the code is not binary: its tables have few buckets, and reading them is no faster than a scan"

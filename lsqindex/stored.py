@@ -19,7 +19,7 @@ from .storage.store import Store
 def vectors_of(store: Store, coder: Coder, rows: RowNumbers) -> NDArray[np.float32]:
     """The vectors of rows: as they are stored untrained, as they were kept, or reconstructed."""
     kind = store.options.keep_vectors
-    if kind and not coder.layout.floats:
+    if kind and not coder.floats:
         return kept.from_bytes(store.vectors().gather(rows), kind)
     return coder.decode(store.codes().gather(rows))
 
@@ -41,7 +41,7 @@ def found_payloads(store: Store, rows: NDArray[np.int64]) -> list[list[Payload |
 
 def need_vectors(store: Store, coder: Coder, what: str) -> None:
     """NoVectorsError where only codes are left."""
-    if store.state.count and not store.options.keep_vectors and not coder.layout.floats:
+    if store.state.count and not store.options.keep_vectors and not coder.floats:
         raise NoVectorsError(
             f"{what}: the index holds codes only, and codes cannot be encoded again; create it with "
             "keep_vectors='float16', or build it anew from the vectors"
@@ -51,9 +51,12 @@ def need_vectors(store: Store, coder: Coder, what: str) -> None:
 def unsound(store: Store, coder: Coder) -> Iterator[str]:
     """What is wrong with codes and kept vectors: codes must be such as the encoder makes, and all numbers finite."""
     living, kind = store.living(), store.options.keep_vectors
+    readable = coder.present or coder.floats
+    if not readable:
+        yield f"codes: could not be checked without their encoder: {coder.why}"
     for first in range(0, len(living), 1 << 14):
         rows = living[first : first + (1 << 14)]
-        finite = bool(np.isfinite(coder.decode(store.codes().gather(rows))).all())
+        finite = not readable or bool(np.isfinite(coder.decode(store.codes().gather(rows))).all())
         if kind:
             finite = finite and kept.sound(store.vectors().gather(rows), kind)
         if not finite:

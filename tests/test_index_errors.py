@@ -586,6 +586,8 @@ def test_an_encoder_that_is_not_known_here(train_size: int, read_only: bool, tmp
     command = [sys.executable, "-c", textwrap.dedent(PLUGIN), str(path), str(train_size)]
     subprocess.run(command, env=environment, check=True)
     content = path.read_bytes()
-    words = ("'lsh-of-mine'", "Known here", "needs its package installed")
-    refused(UnknownEncoderError, KeyError, words, lambda: Index.open(path, read_only=read_only))
+    words = ("'lsh-of-mine'", "Known here", "needs its package installed", "the module imported that registers it")
+    with Index.open(path, read_only=read_only) as index:
+        assert len(index) == 60
+        refused(UnknownEncoderError, KeyError, words, lambda: index.encoder)
     assert path.read_bytes() == content
