@@ -22,7 +22,7 @@ from . import subset as subsets
 from .batch import Batch
 from .coder import Coder
 from .encoders import Encoder, make_encoder
-from .encoders.base import Metric
+from .encoders.base import Metric, check_bool
 from .encoders.base import Progress as FitProgress
 from .errors import (
     ClosedError,
@@ -34,6 +34,7 @@ from .errors import (
     ReadOnlyError,
     ReplacedError,
     UnknownIdError,
+    VectorError,
 )
 from .explanation import Explanation
 from .filters import Condition, read_filter
@@ -171,6 +172,7 @@ class Index:
         be used; adding and searching by codes raise :class:`UnknownEncoderError`, which says what to install.
         """
         check_wait(wait)
+        read_only = check_bool("read_only", read_only)
         name = file_path(path)
         index = cls.__new__(cls)
         index._closed = True
@@ -416,8 +418,9 @@ class Index:
     def _search(
         self, queries: ArrayLike, asked: Asked, filter: Any, *, with_payloads: bool = False, counting: bool = False
     ) -> tuple[Matches, str, str, Request, tuple[int, ...]]:
+        with_payloads = check_bool("with_payloads", with_payloads)
         vectors = as_array(queries, what="queries")
-        single = len(vectors.shape) == 1
+        single = len(vectors.shape) == 1 and vectors.shape[0] > 0  # (An empty list is no query at all.)
         rows = open_rows(vectors[None] if single else vectors, self.dim, what="queries")
         checked = read_rows(rows, what="queries")
         if len(checked) * asked.k > _MAX_ANSWERS:
@@ -451,8 +454,9 @@ class Index:
     ) -> Any:
         """Store vectors, shape (n, dim), under ``ids``; the ids. When it returns they are on the disk.
 
-        An array, of any size, is added as a whole or not at all; it may be a memory map larger than memory. An
-        iterator gives batches, each an array, a pair (vectors, ids) or a triple (vectors, ids, payloads), each a
+        An array, of any size, is added as a whole or not at all; it may be a memory map larger than memory. Anything
+        that can be read as a matrix of numbers will do: lists, a DataFrame, a Series of vectors, a tensor. An iterator
+        gives batches, each a matrix, or a tuple (vectors, ids) or (vectors, ids, payloads), and each batch is a
         transaction of its own. Without ``ids`` the next free numbers are taken. An id that exists is a
         :class:`DuplicateIdError`, unless ``upsert`` replaces its vector and payload. ``payloads`` are mappings, one
         for each vector, or None. ``progress(done, total)`` is called on the way.
@@ -479,16 +483,23 @@ class Index:
     def _addition(self, vectors: Any, ids: Any, payloads: Any, upsert: bool, threads: int | None) -> loader.Addition:
         """Vectors, ids and payloads, checked as far as that is possible without reading the vectors."""
         rows = open_rows(vectors, self.dim)
-        n, options = rows.shape[0], self._options
+        n, options, upsert = rows.shape[0], self._options, check_bool("upsert", upsert)
         packed = None if payloads is None else read_payloads(payloads, n, options.fields)
         return loader.Addition(rows, self._names(ids, n), options, upsert, thread_count(threads), packed)
 
     def _add_batches(self, batches: Iterator[Any], upsert: bool, report: loader.Progress, threads: int | None) -> Any:
         given: list[Any] = []
         done = 0
-        for batch in batches:
+        for number, batch in enumerate(batches):
             parts = batch if isinstance(batch, tuple) and len(batch) in (2, 3) else (batch,)
-            given.append(self.add(*parts, upsert=upsert, threads=threads))
+            rows = as_array(parts[0], what=f"vectors of batch {number}")
+            if len(rows.shape) < 2 and rows.shape != (0,):
+                one = "a tuple whose first element is one row" if len(parts) > 1 else "one row"
+                raise VectorError(
+                    f"vectors of batch {number}: an iterator must give batches of shape (n, dim), and this is {one}; a "
+                    "batch is a list or an array of rows, or a tuple (vectors, ids) or (vectors, ids, payloads)"
+                )
+            given.append(self.add(rows, *parts[1:], upsert=upsert, threads=threads))
             done += len(given[-1])
             report(done, None)
         if self._options.ids == "str":
@@ -500,7 +511,7 @@ class Index:
             if self._options.ids == "str":
                 raise IdError("ids: this index has string ids, which cannot be made up; pass one for each vector")
             return None
-        names = read_ids(ids, self._options.ids, n=n)
+        names = read_ids(ids, self._options.ids, n=n, ordered=True)
         check_once(names)
         return names
 
@@ -555,7 +566,7 @@ class Index:
 
     def _payload_change(self, ids: Any, payloads: Any, *, nested: bool = False) -> Callable[[Writer], None]:
         """Other payloads, checked as far as that is possible without the index; what writes them."""
-        names = read_ids(ids, self._options.ids)
+        names = read_ids(ids, self._options.ids, ordered=True)
         check_once(names)
         one = is_one(ids) and (payloads is None or isinstance(payloads, Mapping))
         packed = read_payloads([payloads] if one else payloads, len(names), self._options.fields)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
 from .coder import Coder
-from .encoders.base import Distance, check_int
-from .errors import ParameterError
+from .encoders.base import Distance, check_bool, check_int, is_among
+from .errors import ParameterError, shown
 from .explanation import Trace
 from .settings import thread_count
 from .vectors import Vectors
@@ -40,16 +38,15 @@ class Asked:
     def __post_init__(self) -> None:
         check_int("k", self.k, 1, _MOST)
         check_int("rerank", self.rerank, 0, _MOST)
-        if self.strategy not in ("auto", "scan", "subset"):
-            raise ParameterError(f"strategy={self.strategy!r}: auto, scan or subset is needed")
-        if self.distance not in ("auto", "symmetric", "asymmetric", "score"):
-            raise ParameterError(f"distance={self.distance!r}: auto, symmetric, asymmetric or score is needed")
+        if not is_among(self.strategy, ("auto", "scan", "subset")):
+            raise ParameterError(f"strategy={shown(self.strategy)}: auto, scan or subset is needed")
+        if not is_among(self.distance, ("auto", "symmetric", "asymmetric", "score")):
+            raise ParameterError(f"distance={shown(self.distance)}: auto, symmetric, asymmetric or score is needed")
         for name in ("probes", "candidates"):
             number = getattr(self, name)
             if number is not None:
                 check_int(name, number, 1, _MOST)
-        if not isinstance(self.progressive, bool | np.bool_):
-            raise ParameterError(f"progressive={self.progressive!r}: True or False is needed")
+        check_bool("progressive", self.progressive)
         thread_count(self.threads)
         if self.strategy == "scan" and self.of_subset:
             raise ParameterError(f"strategy='scan': it reads all codes, and {self.of_subset}")
