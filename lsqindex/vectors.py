@@ -64,8 +64,7 @@ def as_array(vectors: ArrayLike, *, what: str = "vectors") -> Any:
         kind = array.dtype.kind
     if kind in "UST":
         raise VectorError(
-            f"{what}: numbers are needed, got strings ({array.dtype}); convert them first, for example by "
-            "np.asarray(rows, dtype=float)"
+            f"{what}: numbers are needed, got strings ({array.dtype}); convert them first, for example by astype(float)"
         )
     if kind not in _NUMBERS:
         raise VectorError(f"{what}: real numbers are needed, got dtype {array.dtype}; convert to float32 first")
