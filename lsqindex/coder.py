@@ -6,33 +6,64 @@ The record in the file: {"name", "config", "distribution", "fitted": bytes or ni
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from .encoders import Encoder, Layout, from_bytes, make_encoder, registry, to_bytes
-from .encoders.base import Metric
-from .errors import DamagedError, LsqIndexError, UnknownEncoderError
+from .encoders import Encoder, Layout, encoder_class, from_bytes, make_encoder, registry, to_bytes
+from .encoders.base import Config, Metric
+from .encoders.serial import install_hint
+from .errors import (
+    DamagedError,
+    DuplicateEncoderError,
+    LsqIndexError,
+    NewerEncoderError,
+    PluginError,
+    UnknownEncoderError,
+)
 from .storage import meta
 from .storage.records import REMEDY
 from .vectors import Vectors
 
 
-@dataclass(frozen=True)
 class Coder:
     """An encoder, fitted or not, for vectors of one metric."""
 
-    encoder: Encoder
-    dim: int
-    metric: Metric
+    #: Whether the encoder can be used here, and if not, why; see :class:`Absent`.
+    present, why = True, ""
+
+    def __init__(self, encoder: Encoder, dim: int, metric: Metric) -> None:
+        self.encoder, self.dim, self.metric = encoder, dim, metric
+
+    @property
+    def name(self) -> str:
+        """The encoder's name."""
+        return self.encoder.name
+
+    @property
+    def config(self) -> Config:
+        """The encoder's parameters."""
+        return self.encoder.config
+
+    @property
+    def outdated(self) -> bool:
+        """Whether to read the record again."""
+        return False
+
+    def check_present(self) -> None:
+        """Raise the error that says what to install, where the encoder cannot be used here."""
 
     @property
     def trained(self) -> bool:
         """Whether codes are the encoder's; until then they are the vectors, float32."""
         return self.encoder.is_fitted
+
+    @property
+    def floats(self) -> bool:
+        """Whether codes are the vectors as they are, float32."""
+        return self.layout.floats
 
     @property
     def layout(self) -> Layout:
@@ -55,13 +86,13 @@ class Coder:
 
     def encode(self, vectors: Vectors, threads: int) -> NDArray[np.uint8]:
         """Codes of checked float32 vectors."""
-        if self.layout.floats:
+        if self.floats:
             return np.ascontiguousarray(vectors, "<f4").view(np.uint8)
         return self.encoder.encode(self.prepare(vectors), threads=threads)
 
     def decode(self, codes: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Vectors of codes."""
-        if self.layout.floats:
+        if self.floats:
             return np.ascontiguousarray(codes).view("<f4").astype(np.float32)
         return self.encoder.decode(codes)
 
@@ -81,52 +112,120 @@ class Coder:
             }
         )
 
-    @classmethod
-    def from_record(cls, value: Any, dim: int, metric: Metric) -> Coder:
-        """From the stored record; an encoder whose plugin is missing says what to install."""
-        record = meta.unpack(value, "encoder")
-        name, config, fitted = (record.get(key) for key in ("name", "config", "fitted"))
-        if not (
-            record.keys() == {"name", "config", "distribution", "fitted"}
-            and isinstance(name, str)
-            and isinstance(config, dict)
-            and all(isinstance(key, str) for key in config)
-            and isinstance(fitted, bytes | None)
-        ):
-            raise DamagedError(f"encoder: fields are missing or of a wrong type; {REMEDY}")
-        try:
-            encoder = make_encoder(name, **config) if fitted is None else from_bytes(fitted)
-        except UnknownEncoderError as error:
-            raise UnknownEncoderError(f"{error}{install_hint(record)}") from None
-        except (LsqIndexError, TypeError) as error:  # TypeError: a parameter that no constructor takes
-            raise DamagedError(f"encoder: {error}; {REMEDY}") from error
-        same = encoder.name == name and msgpack.packb(encoder.config) == msgpack.packb(config)
-        if not same or (encoder.is_fitted and encoder.dim != dim):
-            raise DamagedError(f"encoder: is not for {dim} dimensions, or not as the file says; {REMEDY}")
-        return cls(encoder, dim, metric)
+
+class Absent(Coder):
+    """The coder of an encoder that cannot be used here: its plugin is missing, cannot be loaded, or is too old.
+
+    It knows what the file says without the encoder. Whatever needs the encoder asks for ``encoder``, which raises the
+    error that tells what to install.
+    """
+
+    present = False
+
+    def __init__(
+        self, stored: _Stored, dim: int, metric: Metric, code_size: int, head: int, error: LsqIndexError
+    ) -> None:
+        self.dim, self.metric = dim, metric
+        self._stored, self._code_size, self._head, self._error = stored, code_size, head, error
+        self.why = str(error)
+
+    @property
+    def encoder(self) -> Encoder:  # type: ignore[override]
+        """Raises the error that says why there is none."""
+        # A new error each time, for threads must not share a traceback.
+        raise type(self._error)(self.why) from self._error.__cause__
+
+    def check_present(self) -> None:
+        """Raise the error that says why there is no encoder."""
+        self.encoder  # noqa: B018
+
+    @property
+    def name(self) -> str:
+        """The encoder's name."""
+        return self._stored.name
+
+    @property
+    def config(self) -> Config:
+        """The encoder's parameters."""
+        return self._stored.config
+
+    @property
+    def trained(self) -> bool:
+        """Whether codes are the encoder's."""
+        return self._stored.fitted is not None
+
+    @property
+    def floats(self) -> bool:
+        """Whether codes are the vectors as they are: only those have no head."""
+        return self._head == 0
+
+    @property
+    def layout(self) -> Layout:
+        """What stored vectors look like; of codes only the encoder knows it."""
+        return Layout.of_floats(self.dim) if self.floats else self.encoder.layout
+
+    @property
+    def code_size(self) -> int:
+        """Bytes of a code."""
+        return self._code_size
+
+    @property
+    def outdated(self) -> bool:
+        """Whether an encoder of this name has been registered in the meantime."""
+        return registry.is_registered(self.name) and not isinstance(self._error, NewerEncoderError)
 
 
-def check_known(value: Any) -> None:
-    """UnknownEncoderError if the encoder of a stored record is not installed here."""
+class _Stored(NamedTuple):
+    """The record of an encoder."""
+
+    name: str
+    config: Config
+    distribution: Any
+    fitted: bytes | None
+
+
+def read_record(value: Any) -> _Stored:
+    """The record of an encoder, as far as it can be checked without the encoder."""
     record = meta.unpack(value, "encoder")
+    if record.keys() != set(_Stored._fields) or not (
+        isinstance(record["name"], str)
+        and isinstance(record["config"], dict)
+        and all(isinstance(key, str) for key in record["config"])
+        and isinstance(record["fitted"], bytes | None)
+    ):
+        raise DamagedError(f"encoder: fields are missing or of a wrong type; {REMEDY}")
+    return _Stored(**record)
+
+
+def read_coder(value: Any, dim: int, metric: Metric, code_size: int, head: int) -> Coder:
+    """The coder of a stored record, for codes of ``code_size`` bytes; :class:`Absent` without its encoder."""
+    stored = read_record(value)
+    coder: Coder
     try:
-        registry.check_known(str(record.get("name")))
+        coder = Coder(_read_encoder(stored, dim), dim, metric)
+        fits = (coder.code_size, coder.floats) == (code_size, head == 0)
+    except (UnknownEncoderError, PluginError, DuplicateEncoderError, NewerEncoderError) as error:
+        coder = Absent(stored, dim, metric, code_size, head, error)
+        fits = code_size == 4 * dim if coder.floats else coder.trained
+    if not fits:
+        raise DamagedError(f"encoder: its codes are not of the {code_size} bytes that are stored; {REMEDY}")
+    return coder
+
+
+def _read_encoder(stored: _Stored, dim: int) -> Encoder:
+    try:
+        encoder_class(stored.name)
+        encoder = make_encoder(stored.name, **stored.config) if stored.fitted is None else from_bytes(stored.fitted)
     except UnknownEncoderError as error:
-        raise UnknownEncoderError(f"{error}{install_hint(record)}") from None
-
-
-def check_fits(coder: Coder, code_size: int, head: int) -> None:
-    """DamagedError where stored codes are not of this coder's size."""
-    if (coder.code_size, coder.layout.floats) != (code_size, head == 0):
-        raise DamagedError(f"encoder: makes codes of {coder.code_size} bytes, and {code_size} are stored; {REMEDY}")
-
-
-def install_hint(record: dict[str, Any]) -> str:
-    """What to install, if the record tells."""
-    distribution = record.get("distribution")
-    if isinstance(distribution, list) and len(distribution) == 2 and distribution[0]:
-        return f" It was written with {distribution[0]} {distribution[1]}: pip install {distribution[0]}"
-    return ""
+        raise UnknownEncoderError(f"{error}{install_hint(stored.distribution)}") from None
+    except (PluginError, DuplicateEncoderError, NewerEncoderError):
+        raise
+    except (LsqIndexError, TypeError) as error:  # TypeError: a parameter that no constructor takes
+        raise DamagedError(f"encoder: {error}; {REMEDY}") from error
+    same = encoder.name == stored.name and msgpack.packb(encoder.config) == msgpack.packb(stored.config)
+    if not same or (encoder.is_fitted and encoder.dim != dim):
+        raise DamagedError(f"encoder: is not for {dim} dimensions, or not as the file says; {REMEDY}")
+    return encoder
 
 
 def unit(vectors: Vectors) -> Vectors:

@@ -52,6 +52,10 @@ class StateError(LsqIndexError, ValueError):
     """A stored encoder that is damaged, forged or of a newer version."""
 
 
+class NewerEncoderError(StateError):
+    """A stored encoder that a newer version of its package has written."""
+
+
 class UnknownEncoderError(LsqIndexError, KeyError):
     """No encoder of that name is registered or installed."""
 

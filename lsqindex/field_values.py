@@ -109,7 +109,8 @@ class Values:
             self._look_at([*may_be.tolist(), *self._others], field, table)
         elif isinstance(field.operand, str):
             places, texts = self._texts
-            table[places] = ORDER[field.test](texts, field.operand)
+            # NumPy would turn a plain str into its own string type, which drops trailing NULs.
+            table[places] = ORDER[field.test](texts, np.array(field.operand, object))
         else:
             places, floats = self._floats
             table[places] = _compared_floats(field.test, floats, field.operand)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -173,8 +173,13 @@ def same(value: Any, other: Any) -> bool:
     if isinstance(value, list) and isinstance(other, list):
         return len(value) == len(other) and all(map(same, value, other))
     if isinstance(value, dict) and isinstance(other, dict):
-        return value.keys() == other.keys() and all(same(own, other[name]) for name, own in value.items())
+        return _keys(value) == _keys(other) and all(same(own, other[name]) for name, own in value.items())
     return bool(value == other)
+
+
+def _keys(value: dict[Any, Any]) -> set[tuple[bool, Any]]:
+    """The keys of a mapping; 1 and True are different here, although Python takes them for equal."""
+    return {(isinstance(key, bool), key) for key in value}
 
 
 def read_filter(filter: Mapping[Any, Any], read_ids: Callable[[Any], Any]) -> Condition:
@@ -245,6 +250,8 @@ def _test(name: str, test: Any, operand: Any, depth: int) -> Condition:
         return Not(_test(name, _NEGATED[test], operand, depth))
     if test not in _OPERATORS:
         raise FilterError(f"filter: {name}: {_unknown(test, _OPERATORS)}")
+    if test == "$in" and isinstance(operand, Iterable) and not isinstance(operand, _NO_LIST):
+        operand = list(operand)  # of a range, a pandas Series, the keys of a mapping
     operand = _plain(name, operand, 0)
     if test == "$exists":
         if not isinstance(operand, bool):
@@ -282,7 +289,7 @@ def _plain(name: str, operand: Any, depth: int) -> Any:
     if isinstance(operand, list | tuple | set | frozenset):
         # (Plain already, as a long list of one kind often is.)
         return list(operand) if {*map(type, operand)} <= _PLAIN else [_plain(name, one, depth + 1) for one in operand]
-    if isinstance(operand, Mapping) and not any(isinstance(key, tuple | frozenset) for key in operand):
+    if isinstance(operand, Mapping) and not any(isinstance(key, tuple | frozenset | Mapping) for key in operand):
         return {_plain(name, key, depth + 1): _plain(name, one, depth + 1) for key, one in operand.items()}
     raise FilterError(
         f"filter: {name}: no payload can hold a {type(operand).__name__}, so nothing is equal to {shown(operand)}; "
@@ -290,6 +297,8 @@ def _plain(name: str, operand: Any, depth: int) -> Any:
     )
 
 
+#: What can be iterated over, but is not a list of values.
+_NO_LIST = (str, bytes, bytearray, memoryview, Mapping, np.ndarray)
 _PLAIN = {str, float, bool, bytes, type(None)}
 
 

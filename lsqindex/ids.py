@@ -16,16 +16,21 @@ from .storage.keys import MAX_ID_BYTES
 Ids = Any
 
 
-def read_ids(ids: Any, kind: str, *, n: int | None = None, known: bool = False) -> Ids:
+def read_ids(ids: Any, kind: str, *, n: int | None = None, known: bool = False, ordered: bool = False) -> Ids:
     """``ids`` as the index stores them; IdError for a wrong kind or, where ``n`` is given, another number.
 
     ``known``: they only name what may be there; then −1 and None, which fill up answers, name nothing.
+    ``ordered``: something else comes in the same order, so they cannot be a set.
 
     >>> read_ids([3, 1], "int")
     array([3, 1])
     """
     if isinstance(ids, Mapping | bytes | bytearray | memoryview):
         raise IdError(f"ids: a sequence of ids is needed, got {type(ids).__name__}")
+    if getattr(ids, "ndim", 1) > 1:
+        raise IdError(f"ids: a flat sequence is needed, got shape {tuple(ids.shape)}")
+    if ordered and isinstance(ids, set | frozenset):
+        raise IdError("ids: a set has no order, so it does not tell which id is whose; pass a list")
     if isinstance(ids, Iterable) and not isinstance(ids, str | np.ndarray | list | tuple):
         ids = list(ids)
     names = _ints(ids, known) if kind == "int" else _strings(ids, known)
@@ -57,28 +62,50 @@ def once(ids: Ids) -> Ids:
 
 
 def _ints(ids: Any, known: bool) -> NDArray[np.int64]:
+    # NumPy takes True for 1 where it stands among numbers.
+    if isinstance(ids, list | tuple) and {bool, np.bool_} & {*map(type, ids)}:
+        raise _no_whole_number(next(one for one in ids if isinstance(one, bool | np.bool_)))
+    if np.ma.is_masked(ids):
+        raise IdError("ids: some are masked; pass those that are not, with their vectors")
     try:
         array = np.atleast_1d(np.asarray(ids))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise IdError(f"ids: cannot be read as whole numbers ({error})") from error
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        inner = (
+            next((one for one in ids if isinstance(one, list | tuple)), None) if isinstance(ids, list | tuple) else None
+        )
+        why = error if inner is None else f"got {shown(inner)} as one of them"
+        raise IdError(f"ids: a flat sequence of whole numbers is needed ({why})") from error
     if array.ndim != 1:
         raise IdError(f"ids: a flat sequence is needed, got shape {array.shape}")
     if not array.size:
         return np.empty(0, np.int64)
     if array.dtype.kind not in "iu":
-        items = array.tolist() if isinstance(ids, np.ndarray) else np.atleast_1d(np.array(ids, object)).tolist()
-        if all(type(item) is int for item in items):
-            raise IdError(f"ids: {shown(max(items, key=abs))} does not fit into 64 bits")
-        odd = next(item for item in items if type(item) is not int)
-        raise IdError(
-            f"ids: whole numbers are needed, got {shown(odd)}; Index.create(…, ids='str') makes an index with string "
-            "ids"
-        )
-    if array.dtype.kind == "u" and int(array.max()) >= 1 << 63:
-        raise IdError(f"ids: {int(array.max())} does not fit into 64 bits with a sign")
+        # (As they were given: beside a number of more than 64 bits NumPy may make floats of all of them.)
+        items = list(ids) if isinstance(ids, list | tuple) else array.tolist()
+        for item in items:
+            if isinstance(item, bool) or not isinstance(item, int | np.integer):
+                raise _no_whole_number(item)
+        array = np.array([int(item) for item in items], object)
+    if array.dtype.kind in "uO":
+        least, most = int(array.min()), int(array.max())
+        large = most if most >= 1 << 63 else least
+        if not -(1 << 63) <= large < 1 << 63:
+            raise IdError(
+                f"ids: {shown(large)} does not fit into 64 bits with a sign; use smaller numbers, or ids='str'"
+            )
     if not known and (array == -1).any():
-        raise IdError("ids: -1 stands for 'nothing found' in answers and cannot be an id")
+        raise IdError("ids: -1 stands for 'nothing found' in answers and cannot be an id; use another number")
     return np.ascontiguousarray(array, np.int64)
+
+
+def _no_whole_number(item: Any) -> IdError:
+    """The error for something that is not a whole number, with what to do about it."""
+    item, remedy = item.item() if isinstance(item, np.generic) else item, "drop or convert it"
+    if isinstance(item, str):
+        remedy = "Index.create(…, ids='str') makes an index with string ids"
+    elif isinstance(item, float):
+        remedy = "convert them first, for example by astype('int64')"
+    return IdError(f"ids: whole numbers are needed, got {shown(item)}; {remedy}")
 
 
 def _strings(ids: Any, known: bool) -> list[str]:

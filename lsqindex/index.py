@@ -22,7 +22,7 @@ from . import subset as subsets
 from .batch import Batch
 from .coder import Coder
 from .encoders import Encoder, make_encoder
-from .encoders.base import Metric
+from .encoders.base import Metric, check_bool
 from .encoders.base import Progress as FitProgress
 from .errors import (
     ClosedError,
@@ -33,8 +33,8 @@ from .errors import (
     ParameterError,
     ReadOnlyError,
     ReplacedError,
-    UnknownEncoderError,
     UnknownIdError,
+    VectorError,
 )
 from .explanation import Explanation
 from .filters import Condition, read_filter
@@ -184,8 +184,12 @@ class Index:
 
         Any number of processes may read while one writes. A second writer waits for the first (``wait=True``),
         waits so many seconds, or gets a :class:`BusyError` at once (``wait=False``).
+
+        A file whose encoder is a plugin that is not installed opens, too. Ids, payloads, filters and kept vectors can
+        be used; adding and searching by codes raise :class:`UnknownEncoderError`, which says what to install.
         """
         check_wait(wait)
+        read_only = check_bool("read_only", read_only)
         name = file_path(path)
         index = cls.__new__(cls)
         index._closed = True
@@ -199,7 +203,8 @@ class Index:
         try:
             with env.read() as reader:
                 self._options = _read_options(reader)
-                coders.check_known(_encoder_record(reader))
+                # Its encoder may be missing here: whatever needs it says so then.
+                coders.read_record(_encoder_record(reader))
         except BaseException:
             env.close()
             raise
@@ -224,14 +229,18 @@ class Index:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder; ``encoder.is_fitted`` tells whether the index is trained."""
+        """The encoder; ``encoder.is_fitted`` tells whether the index is trained.
+
+        Where its plugin is not installed this raises :class:`UnknownEncoderError`, which says what to install.
+        """
         with self._reader() as reader:
             return self._coder(reader).encoder
 
     @property
     def is_trained(self) -> bool:
         """Whether vectors are stored as codes; until then as they are, and searched exactly."""
-        return self.encoder.is_fitted
+        with self._reader() as reader:
+            return self._coder(reader).trained
 
     @property
     def subset(self) -> MultiIndex | None:
@@ -255,8 +264,10 @@ class Index:
     def __repr__(self) -> str:
         if self._closed:
             return f"<Index {self._path or 'in memory'}, closed>"
-        where = self._path or "in memory"
-        return f"<Index {where}: {len(self):,} vectors of {self.dim} dimensions, {self.metric}, {self.encoder!r}>"
+        with self._reader() as reader:
+            coder, count = self._coder(reader), reader.state.count
+        made = repr(coder.encoder) if coder.present else f"encoder {coder.name} is not available here"
+        return f"<Index {self._path or 'in memory'}: {count:,} vectors of {self.dim} dimensions, {self.metric}, {made}>"
 
     def ids(self, filter: Any = None) -> Any:
         """All ids, or those that ``filter`` lets through, ascending: an int64 array, or a list of str.
@@ -321,11 +332,13 @@ class Index:
                 "dim": self.dim,
                 "metric": self.metric,
                 "ids": self._options.ids,
-                "encoder": coder.encoder.name,
+                "encoder": coder.name,
+                "encoder_available": coder.present,
+                "parameters": coder.config,
                 "trained": coder.trained,
                 "train_size": self._options.train_size,
                 "training": retraining.told(reader),
-                "exact": coder.layout.floats,
+                "exact": coder.floats,
                 "code_bytes": coder.code_size,
                 "keep_vectors": self._options.keep_vectors,
                 "subset": tables.kind if tables else None,
@@ -427,8 +440,9 @@ class Index:
     def _search(
         self, queries: ArrayLike, asked: Asked, filter: Any, *, with_payloads: bool = False, counting: bool = False
     ) -> tuple[Matches, str, str, Request, tuple[int, ...]]:
+        with_payloads = check_bool("with_payloads", with_payloads)
         vectors = as_array(queries, what="queries")
-        single = len(vectors.shape) == 1
+        single = len(vectors.shape) == 1 and vectors.shape[0] > 0  # (An empty list is no query at all.)
         rows = open_rows(vectors[None] if single else vectors, self.dim, what="queries")
         checked = read_rows(rows, what="queries")
         if len(checked) * asked.k > _MAX_ANSWERS:
@@ -463,8 +477,9 @@ class Index:
     ) -> Any:
         """Store vectors, shape (n, dim), under ``ids``; the ids. When it returns they are on the disk.
 
-        An array, of any size, is added as a whole or not at all; it may be a memory map larger than memory. An
-        iterator gives batches, each an array, a pair (vectors, ids) or a triple (vectors, ids, payloads), each a
+        An array, of any size, is added as a whole or not at all; it may be a memory map larger than memory. Anything
+        that can be read as a matrix of numbers will do: lists, a DataFrame, a Series of vectors, a tensor. An iterator
+        gives batches, each a matrix, or a tuple (vectors, ids) or (vectors, ids, payloads), and each batch is a
         transaction of its own. Without ``ids`` the next free numbers are taken. An id that exists is a
         :class:`DuplicateIdError`, unless ``upsert`` replaces its vector and payload. ``payloads`` are mappings, one
         for each vector, or None. ``progress(done, total)`` is called on the way, and
@@ -492,7 +507,7 @@ class Index:
     def _addition(self, vectors: Any, ids: Any, payloads: Any, upsert: bool, threads: int | None) -> loader.Addition:
         """Vectors, ids and payloads, checked as far as that is possible without reading the vectors."""
         rows = open_rows(vectors, self.dim)
-        n, options = rows.shape[0], self._options
+        n, options, upsert = rows.shape[0], self._options, check_bool("upsert", upsert)
         packed = None if payloads is None else read_payloads(payloads, n, options.fields)
         return loader.Addition(rows, self._names(ids, n), options, upsert, thread_count(threads), packed)
 
@@ -506,9 +521,17 @@ class Index:
     ) -> Any:
         given: list[Any] = []
         done = 0
-        for batch in batches:
+        for number, batch in enumerate(batches):
             parts = batch if isinstance(batch, tuple) and len(batch) in (2, 3) else (batch,)
-            given.append(self.add(*parts, upsert=upsert, threads=threads, training_progress=training_progress))
+            rows = as_array(parts[0], what=f"vectors of batch {number}")
+            if len(rows.shape) < 2 and rows.shape != (0,):
+                one = "a tuple whose first element is one row" if len(parts) > 1 else "one row"
+                raise VectorError(
+                    f"vectors of batch {number}: an iterator must give batches of shape (n, dim), and this is {one}; a "
+                    "batch is a list or an array of rows, or a tuple (vectors, ids) or (vectors, ids, payloads)"
+                )
+            own = self.add(rows, *parts[1:], upsert=upsert, threads=threads, training_progress=training_progress)
+            given.append(own)
             done += len(given[-1])
             report(done, None)
         if self._options.ids == "str":
@@ -520,7 +543,7 @@ class Index:
             if self._options.ids == "str":
                 raise IdError("ids: this index has string ids, which cannot be made up; pass one for each vector")
             return None
-        names = read_ids(ids, self._options.ids, n=n)
+        names = read_ids(ids, self._options.ids, n=n, ordered=True)
         check_once(names)
         return names
 
@@ -560,9 +583,7 @@ class Index:
     def _advance(self, writer: Writer) -> None:
         """Before a commit: rewrite some codes, if the index is being trained again."""
         if writer.state.next_generation:
-            # Without the encoder's plugin only what needs no encoder can be done: the next writer that has it goes on.
-            with contextlib.suppress(UnknownEncoderError):
-                retraining.advance(writer, self._options, self._coder(writer), thread_count(None))
+            retraining.advance(writer, self._options, self._coder(writer), thread_count(None))
 
     def _names_of(self, writer: Writer, allowed: Any) -> Ids:
         """Ids as they are, or of the rows that a condition lets through."""
@@ -591,7 +612,7 @@ class Index:
 
     def _payload_change(self, ids: Any, payloads: Any, *, nested: bool = False) -> Callable[[Writer], None]:
         """Other payloads, checked as far as that is possible without the index; what writes them."""
-        names = read_ids(ids, self._options.ids)
+        names = read_ids(ids, self._options.ids, ordered=True)
         check_once(names)
         one = is_one(ids) and (payloads is None or isinstance(payloads, Mapping))
         packed = read_payloads([payloads] if one else payloads, len(names), self._options.fields)
@@ -789,7 +810,10 @@ class Index:
         return None if stored is None else subsets.chosen_anew(stored, coder, source.state.count)
 
     def check(self) -> list[str]:
-        """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound."""
+        """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound.
+
+        Codes can be checked only by their encoder. Where its plugin is not installed, one line says so.
+        """
         found: list[str] = []
         try:
             whole = False
@@ -799,8 +823,7 @@ class Index:
                     if whole:
                         reader.env.columns.clear()  # look at everything again
                         found += check.problems(reader, self._options)
-                        coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
-                        coders.check_fits(coder, reader.state.code_size, reader.state.head)
+                        coder = self._read_coder(reader)
                         subsets.of(reader, coder)
                         store = Store(reader, self._options)
                         following = retraining.next_coder(reader, coder)
@@ -893,11 +916,13 @@ class Index:
         """The coder of a snapshot: known from before, or read."""
         key = (reader.env.opened, reader.state.generation)
         known = self._coder_known
-        if known is None or known[0] != key:
-            coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
-            coders.check_fits(coder, reader.state.code_size, reader.state.head)
-            known = self._coder_known = (key, coder)
+        if known is None or known[0] != key or known[1].outdated:
+            known = self._coder_known = (key, self._read_coder(reader))
         return known[1]
+
+    def _read_coder(self, reader: Reader | Writer) -> Coder:
+        state = reader.state
+        return coders.read_coder(_encoder_record(reader), self.dim, self.metric, state.code_size, state.head)
 
 
 def _read_options(reader: Reader | Writer) -> Options:

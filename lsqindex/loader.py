@@ -106,6 +106,8 @@ def add(
     """Add in the open transaction, and commit; the ids. Trains first, where enough vectors are there now."""
     options, old, training = addition.options, coder, None
     due = not coder.trained and len(addition) > 0 and _count_after(writer, addition) >= options.train_size
+    if due or not coder.floats:
+        coder.check_present()  # before the vectors are read
     if due or addition.large(coder):
         addition.check()
     if due:

@@ -33,6 +33,11 @@ def read_payloads(payloads: Any, n: int, fields: tuple[str, ...]) -> PackedPaylo
     >>> read_payloads([{"a": 5}, None], 2, ("a",)) == [[msgpack.packb({"a": 5}), b""], [msgpack.packb(5), b""]]
     True
     """
+    if hasattr(payloads, "columns") and hasattr(payloads, "to_dict"):
+        raise PayloadError(
+            "payloads: a sequence of mappings is needed, got a DataFrame; pass df.to_dict('records'), or df.to_dicts() "
+            "of polars"
+        )
     if isinstance(payloads, Mapping | str | bytes) or not isinstance(payloads, Iterable):
         raise PayloadError(f"payloads: a sequence of mappings is needed, one a vector, got {type(payloads).__name__}")
     given = list(payloads)

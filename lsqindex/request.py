@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
 from .coder import Coder
-from .encoders.base import Distance, check_int
-from .errors import ParameterError
+from .encoders.base import Distance, check_bool, check_int, is_among
+from .errors import ParameterError, shown
 from .explanation import Trace
 from .search.rerank import first_depth
 from .settings import thread_count
@@ -42,16 +40,15 @@ class Asked:
         check_int("k", self.k, 1, _MOST)
         if self.rerank is not None:
             check_int("rerank", self.rerank, 0, _MOST)
-        if self.strategy not in ("auto", "scan", "subset"):
-            raise ParameterError(f"strategy={self.strategy!r}: auto, scan or subset is needed")
-        if self.distance not in ("auto", "symmetric", "asymmetric", "score"):
-            raise ParameterError(f"distance={self.distance!r}: auto, symmetric, asymmetric or score is needed")
+        if not is_among(self.strategy, ("auto", "scan", "subset")):
+            raise ParameterError(f"strategy={shown(self.strategy)}: auto, scan or subset is needed")
+        if not is_among(self.distance, ("auto", "symmetric", "asymmetric", "score")):
+            raise ParameterError(f"distance={shown(self.distance)}: auto, symmetric, asymmetric or score is needed")
         for name in ("probes", "candidates"):
             number = getattr(self, name)
             if number is not None:
                 check_int(name, number, 1, _MOST)
-        if not isinstance(self.progressive, bool | np.bool_):
-            raise ParameterError(f"progressive={self.progressive!r}: True or False is needed")
+        check_bool("progressive", self.progressive)
         thread_count(self.threads)
         if self.strategy == "scan" and self.of_subset:
             raise ParameterError(f"strategy='scan': it reads all codes, and {self.of_subset}")
@@ -71,16 +68,20 @@ class Asked:
     def request(
         self, coder: Coder, queries: Vectors, allowed: Any, *, kept: bool, subset: bool, counting: bool
     ) -> Request:
-        """For queries, and an index that stores codes by ``coder``; ``kept``: and the vectors beside them."""
+        """For queries, and an index that stores codes by ``coder``; ``kept``: it keeps vectors beside them."""
         if self.of_subset and not subset:
             raise ParameterError(
                 f"{self.of_subset}, and this index has none: set_subset('multi-index') adds one; without these "
                 "options all codes are scanned"
             )
-        offered = coder.encoder.distances(coder.metric)
-        if not coder.layout.floats and self.distance not in ("auto", "score", *offered):
-            raise ParameterError(f"distance={self.distance!r}: {coder.encoder} has {' and '.join(offered)} only")
-        distance: Distance = offered[0] if self.distance == "auto" or self.distance == "score" else self.distance
+        # Without the encoder kept vectors can be compared, but nothing can be done that needs codes.
+        exact = coder.floats or (not coder.present and kept and self.distance == "auto" and not self.of_subset)
+        distance: Distance = "asymmetric"
+        if not exact:
+            offered = coder.encoder.distances(coder.metric)
+            if self.distance not in ("auto", "score", *offered):
+                raise ParameterError(f"distance={self.distance!r}: {coder.encoder} has {' and '.join(offered)} only")
+            distance = offered[0] if self.distance == "auto" or self.distance == "score" else self.distance
         # Whoever names a distance wants rows ranked by it.
         deepen = self.rerank is None and kept and self.distance == "auto"
         return Request(
@@ -96,6 +97,7 @@ class Asked:
             self.probes,
             self.candidates,
             self.distance == "score",
+            exact,
             counting=counting,
         )
 
@@ -121,6 +123,8 @@ class Request:
     candidates: int | None = None
     #: Rank by the score alone, as the paper does.
     by_score: bool = False
+    #: Compare vectors, not codes: those that are stored in the place of codes, or the kept ones.
+    exact: bool = False
     #: What is counted on the way, and whether that may cost time.
     trace: Trace = field(default_factory=Trace)
     counting: bool = False
@@ -130,8 +134,10 @@ def choose(request: Request, coder: Coder, *, listed: int | None, few: bool) -> 
     """The strategy, and why. ``listed``: rows in posting lists, None without a multi-index; ``few``: by a filter."""
     if not coder.trained:
         return "scan", "the index is not trained: vectors are stored as they are and compared exactly"
-    if coder.layout.floats:
-        return "scan", f"{coder.encoder.name} stores vectors as they are: they are compared exactly"
+    if coder.floats:
+        return "scan", f"{coder.name} stores vectors as they are: they are compared exactly"
+    if request.exact:
+        return "scan", f"the encoder {coder.name} is not available here: the kept vectors are compared exactly"
     if request.strategy == "scan":
         return "scan", "it was asked for"
     if few and not request.by_score:
@@ -145,7 +151,7 @@ def choose(request: Request, coder: Coder, *, listed: int | None, few: bool) -> 
     if not coder.encoder.hashes:
         return (
             "scan",
-            f"{coder.encoder.name} searches for its codes: neighbours share few buckets, and a scan finds more",
+            f"{coder.name} searches for its codes: neighbours share few buckets, and a scan finds more",
         )
     if not coder.layout.binary:
         return "scan", "the code is not binary: its tables have few buckets, and reading them is no faster than a scan"

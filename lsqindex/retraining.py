@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .coder import Coder
+from .coder import Coder, read_coder
 from .encoders import Encoder
 from .encoders.base import Progress
 from .errors import DamagedError, LsqIndexError
@@ -154,10 +154,10 @@ def review(writer: Writer, options: Options, coder: Coder, added: Any = None) ->
 def _review(writer: Writer, options: Options, coder: Coder, added: Any) -> None:
     writer.begin()
     known = read_training(writer)
-    if known is None or writer.state.next_generation:
+    if known is None or writer.state.next_generation or not coder.present:
         writer.abort()
         return
-    kept = options.keep_vectors is not None and not coder.layout.floats
+    kept = options.keep_vectors is not None and not coder.floats
     rows = StoredVectors(Store(writer, options), coder) if kept else added
     if rows is None or not rows.shape[0]:
         writer.abort()  # nothing to measure the error on
@@ -210,9 +210,8 @@ def next_coder(source: Reader | Writer, coder: Coder) -> Coder | None:
     key = (number, records.peek(value, "next encoder"))
     known = source.env.columns.get(keys.NEXT_ENCODER)
     if known is None or known[0] != key:
-        made = Coder.from_record(value, coder.dim, coder.metric)
-        if (made.code_size, made.head) != (source.state.next_size, source.state.next_head):
-            raise DamagedError(f"next encoder: its codes are not those that are being written; {records.REMEDY}")
+        state = source.state
+        made = read_coder(value, coder.dim, coder.metric, state.next_size, state.next_head)
         known = source.env.columns[keys.NEXT_ENCODER] = (key, made)
     found: Coder = known[1]
     return found
@@ -235,14 +234,17 @@ def catch_up(writer: Writer, options: Options, coder: Coder, threads: int, added
     left = MAX_ROWS if added is None else _STEP + _STEP_SHARE * added
     while writer.state.next_generation and left > 0:
         writer.begin()
-        left -= max(1, _advance(writer, options, coder, threads, left))
+        done = _advance(writer, options, coder, threads, left)
         writer.commit()
+        if not done:
+            break
+        left -= done
 
 
 def _advance(writer: Writer, options: Options, coder: Coder, threads: int, most: int) -> int:
     """Rewrite at most ``most`` codes, and no more than a transaction should write; how many were."""
     new = next_coder(writer, coder)
-    if new is None:
+    if new is None or not new.present:  # without its plugin nothing can be encoded: the next writer that has it goes on
         return 0
     done, most = 0, min(most, max(1, COMMIT_BYTES // new.code_size))
     while done < most:

@@ -60,14 +60,14 @@ def _search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, 
         listed=store.state.listed if read_subset(store.source) else None,
         few=rows is not None and by_scan.few(store, rows),
     )
-    if coder.layout.floats and rows is None:
+    if request.exact and rows is None:
         rows = store.living()
     if not len(request.queries) or not store.state.count or (rows is not None and not len(rows)):
         counts, no_rows = np.zeros(len(request.queries), np.int64), np.empty(0, np.uint32)
         return _padded(counts, no_rows, np.empty(0, np.float32), _no_ids(store), request.k), strategy, why
-    if coder.layout.floats:
+    if request.exact:
         assert rows is not None
-        return _search_vectors(store, coder, request, rows), strategy, why
+        return (_search_vectors if coder.floats else _search_kept)(store, coder, request, rows), strategy, why
     wide = min(max(request.k, request.rerank), store.state.count)
     found = (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, rows, wide)
     return found, strategy, why
@@ -181,17 +181,31 @@ def _again(
 
     None where there are none better.
     """
-    kind, best = store.options.keep_vectors, coder.encoder.distances(coder.metric)[0]
-    if kind is None and best == request.distance and not request.by_score:
-        return None
-    request.trace.reranked += len(rows)
+    kind = store.options.keep_vectors
     if kind:
+        request.trace.reranked += len(rows)
         vectors = store.vectors()
         vectors.touch(rows)
         return rerank.distances(vectors, kind, coder.metric, queries, found, rows)
+    best = coder.encoder.distances(coder.metric)[0]
+    if best == request.distance and not request.by_score:
+        return None
+    request.trace.reranked += len(rows)
     tables = coder.encoder._checked_tables(queries, coder.metric, best)
     nibbles = scan.by_nibbles(coder.layout, asymmetric=best == "asymmetric")
     return by_scan.codes_of(store, coder).distances(tables.values, tables.bias, nibbles, found, rows)
+
+
+def _search_kept(store: Store, coder: Coder, request: Request, rows: RowNumbers) -> Answer:
+    """Exactly, among the vectors that are kept beside codes."""
+    request.trace.rows += len(rows) * len(request.queries)
+    group = max(1, _GROUP_BYTES // (8 * len(rows)))
+    parts = []
+    for first in range(0, len(request.queries), group):
+        queries = request.queries[first : first + group]
+        every = by_lists.Candidates(np.full(len(queries), len(rows)), np.tile(rows, len(queries)), None)
+        parts.append(_ranked(store, coder, request, queries, every, len(rows)))
+    return _joined(parts)
 
 
 def _search_vectors(store: Store, coder: Coder, request: Request, rows: RowNumbers) -> Answer:

@@ -10,8 +10,8 @@ import numpy as np
 
 from .coder import Coder
 from .encoders import Encoder, Layout, make_encoder
-from .encoders.base import METRICS, Metric, check_int
-from .errors import IndexExistsError, ParameterError, StorageError
+from .encoders.base import METRICS, Metric, check_int, is_among
+from .errors import IndexExistsError, ParameterError, StorageError, shown
 from .payloads import read_fields
 from .storage import kept, keys
 from .storage.env import Env
@@ -38,12 +38,12 @@ def make_options(
 ) -> tuple[Options, Coder]:
     """Checked options, and the coder of a new index; ``lists``: a subset structure was asked for, which needs codes."""
     dim = check_int("dim", dim, 1, 1 << 20)
-    if metric not in METRICS:
-        raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
-    if keep_vectors not in (None, *kept.KINDS):
-        raise ParameterError(f"keep_vectors={keep_vectors!r}: None, 'float16', 'float32' or 'int8' is needed")
-    if ids not in ("int", "str"):
-        raise ParameterError(f"ids={ids!r}: 'int' or 'str' is needed")
+    if not is_among(metric, METRICS):
+        raise ParameterError(f"metric={shown(metric)}: one of {', '.join(METRICS)} is needed")
+    if keep_vectors is not None and not is_among(keep_vectors, tuple(kept.KINDS)):
+        raise ParameterError(f"keep_vectors={shown(keep_vectors)}: None, 'float16', 'float32' or 'int8' is needed")
+    if not is_among(ids, ("int", "str")):
+        raise ParameterError(f"ids={shown(ids)}: 'int' or 'str' is needed")
     made = make_encoder(encoder, **parameters)
     if made.is_fitted:
         check_dim(made, dim)
@@ -99,8 +99,8 @@ def new_path(path: Path) -> str:
 
 def check_wait(wait: Any) -> None:
     """How long to wait for another writer."""
-    if not isinstance(wait, bool | int | float) or not wait >= 0:
-        raise ParameterError(f"wait={wait!r}: True, False or a number of seconds is needed")
+    if not isinstance(wait, bool | int | float | np.integer | np.floating) or not wait >= 0:
+        raise ParameterError(f"wait={shown(wait)}: True, False or a number of seconds is needed")
 
 
 def check_dim(encoder: Encoder, dim: int) -> None:

@@ -20,7 +20,7 @@ from .storage.store import Store
 def vectors_of(store: Store, coder: Coder, rows: RowNumbers) -> NDArray[np.float32]:
     """The vectors of rows: as they are stored untrained, as they were kept, or reconstructed."""
     kind = store.options.keep_vectors
-    if kind and not coder.layout.floats:
+    if kind and not coder.floats:
         return kept.from_bytes(store.vectors().gather(rows), kind)
     return coder.decode(store.codes().gather(rows))
 
@@ -42,7 +42,7 @@ def found_payloads(store: Store, rows: NDArray[np.int64]) -> list[list[Payload |
 
 def need_vectors(store: Store, coder: Coder, what: str) -> None:
     """NoVectorsError where only codes are left."""
-    if store.state.count and not store.options.keep_vectors and not coder.layout.floats:
+    if store.state.count and not store.options.keep_vectors and not coder.floats:
         raise NoVectorsError(
             f"{what}: the index holds codes only, and codes cannot be encoded again; create it with "
             "keep_vectors='float16', or build it anew from the vectors"
@@ -55,10 +55,13 @@ def unsound(store: Store, coder: Coder, following: Coder | None) -> Iterator[str
     ``following`` is the coder of the codes that are being rewritten.
     """
     living, kind, column = store.living(), store.options.keep_vectors, store.next_codes()
+    readable = coder.present or coder.floats
+    if not readable:
+        yield f"codes: could not be checked without their encoder: {coder.why}"
     for first in range(0, len(living), 1 << 14):
         rows = living[first : first + (1 << 14)]
-        finite = bool(np.isfinite(coder.decode(store.codes().gather(rows))).all())
-        if following is not None and column is not None:
+        finite = not readable or bool(np.isfinite(coder.decode(store.codes().gather(rows))).all())
+        if following is not None and following.present and column is not None:
             rewritten = Rows(column, store.source).gather(rows[rows < store.state.recoded])
             finite = finite and bool(np.isfinite(following.decode(rewritten)).all())
         if kind:

@@ -123,8 +123,13 @@ def begin(subset: MultiIndex | None, coder: Coder, n: int) -> meta.Subset | None
 
 
 def chosen_anew(stored: meta.Subset, coder: Coder, n: int) -> meta.Subset:
-    """The tables of this coder's codes, chosen for ``n`` vectors where no bits were asked for; none before training."""
-    return make_tables(coder.layout, stored.bits, n) if coder.trained else meta.Subset(bits=stored.bits)
+    """The tables of this coder's codes, chosen for ``n`` vectors where no bits were asked for; none before training.
+
+    Without the encoder they stay as they are.
+    """
+    if not coder.trained:
+        return meta.Subset(bits=stored.bits)
+    return make_tables(coder.layout, stored.bits, n) if coder.present else stored
 
 
 def check_encoder(source: Reader | Writer, encoder: Encoder, dim: int) -> None:
@@ -145,9 +150,11 @@ def of(source: Reader | Writer, coder: Coder) -> meta.Subset | None:
 def _fits(stored: meta.Subset, coder: Coder) -> bool:
     if not coder.trained:
         return not stored.tables
-    layout = coder.layout
-    if layout.floats or not stored.tables:
+    if coder.floats or not stored.tables:
         return False
+    if not coder.present:
+        return stored.tables[-1] + stored.widths[-1] <= 8 * coder.code_size
+    layout = coder.layout
     if not layout.binary:
         return stored == make_tables(layout, 0, 0)
     bits = stored.widths[0]
@@ -160,5 +167,6 @@ def told(stored: meta.Subset | None, coder: Coder) -> MultiIndex | None:
     """What users are told of a stored structure: with the bits in use, where these are known and one number."""
     if stored is None:
         return None
-    bits = stored.bits or (stored.widths[0] if stored.widths and coder.layout.binary else 0)
+    binary = coder.present and coder.layout.binary
+    bits = stored.bits or (stored.widths[0] if stored.widths and binary else 0)
     return MultiIndex(bits if bits >= meta.TABLE_BITS[0] else None)

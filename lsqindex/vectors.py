@@ -6,13 +6,16 @@ whole: :func:`open_rows` looks at their shape only, and :func:`read_rows` conver
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence, ValuesView
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import VectorError
+from .errors import VectorError, shown
 
 #: float32 rows. (Wider for the type checker: NumPy's types lose the width in a matrix product.)
 Vectors = NDArray[np.floating[Any]]
@@ -23,6 +26,12 @@ MAX_MAGNITUDE = 1e15
 #: Rows converted and encoded at a time: large enough for BLAS, small enough for the L2 cache.
 BLOCK_ROWS = 4096
 
+#: Kinds of dtypes that float32 can hold: float, int, unsigned, bool.
+_NUMBERS = "fiub"
+
+#: What other libraries raise when NumPy asks for their numbers: a tensor on a GPU, one that records gradients.
+_FAILURES = (TypeError, ValueError, RuntimeError, BufferError, OverflowError)
+
 
 def open_rows(vectors: ArrayLike, dim: int | None = None, *, what: str = "vectors") -> Any:
     """Something with ``shape == (n, dim)`` whose slices :func:`read_rows` can convert.
@@ -31,32 +40,102 @@ def open_rows(vectors: ArrayLike, dim: int | None = None, *, what: str = "vector
     (1, 3)
     """
     rows = as_array(vectors, what=what)
-    if len(rows.shape) != 2:
-        hint = "; one vector is written vector[None, :]" if len(rows.shape) == 1 else ""
-        raise VectorError(f"{what}: shape (n, dim) is needed, got {tuple(rows.shape)}{hint}")
-    if np.dtype(rows.dtype).kind not in "fiub":
-        raise VectorError(f"{what}: numbers are needed, got dtype {rows.dtype}; convert to float32 first")
-    if rows.shape[1] == 0:
-        raise VectorError(f"{what}: a vector needs at least one dimension, got shape {tuple(rows.shape)}")
-    if dim is not None and rows.shape[1] != dim:
-        raise VectorError(f"{what}: {dim} dimensions are needed, got {rows.shape[1]} (shape {tuple(rows.shape)})")
+    shape = tuple(rows.shape)
+    if dim is not None and shape in ((0,), (0, 0)):
+        return np.empty((0, dim), np.float32)  # an empty list has no dimensions, and needs none
+    if len(shape) != 2:
+        hint = "; one vector is written vector[None, :]" if len(shape) == 1 and shape[0] else ""
+        raise VectorError(f"{what}: shape (n, dim) is needed, got {shape}{hint}")
+    if shape[1] == 0:
+        raise VectorError(f"{what}: a vector needs at least one dimension, got shape {shape}")
+    if dim is not None and shape[1] != dim:
+        raise VectorError(f"{what}: {dim} dimensions are needed, got {shape[1]} (shape {shape})")
     return rows
 
 
 def as_array(vectors: ArrayLike, *, what: str = "vectors") -> Any:
-    """``vectors`` if they have a shape, a dtype and slices; else a NumPy array of them."""
+    """Numbers with a shape and a dtype: ``vectors`` as they are where they are a matrix, else a NumPy array of them."""
+    if type(vectors) is np.ndarray and vectors.dtype.kind in _NUMBERS:
+        return vectors
+    array = _opened(vectors, what)
+    kind = np.dtype(array.dtype).kind
+    if kind == "O" and isinstance(array, np.ndarray):
+        array = _from_objects(array, what)
+        kind = array.dtype.kind
+    if kind in "UST":
+        raise VectorError(
+            f"{what}: numbers are needed, got strings ({array.dtype}); convert them first, for example by astype(float)"
+        )
+    if kind not in _NUMBERS:
+        raise VectorError(f"{what}: real numbers are needed, got dtype {array.dtype}; convert to float32 first")
+    return array
+
+
+def _opened(vectors: Any, what: str) -> Any:
+    """A matrix as it is, whatever library it is of; else a NumPy array, of objects perhaps."""
+    if hasattr(vectors, "toarray"):
+        raise VectorError(f"{what}: a sparse matrix cannot be stored ({type(vectors).__name__}); pass its toarray()")
+    if isinstance(vectors, np.ma.MaskedArray):
+        if np.ma.is_masked(vectors):
+            raise VectorError(f"{what}: a masked array has numbers that are masked; fill them, or drop their rows")
+        return vectors.data
     try:
-        if all(hasattr(vectors, name) for name in ("shape", "dtype", "__getitem__")):
-            np.dtype(vectors.dtype)  # type: ignore[union-attr]
+        if all(hasattr(vectors, name) for name in ("shape", "dtype", "__getitem__")) and len(vectors.shape) == 2:
+            np.dtype(vectors.dtype)
             return vectors
     except TypeError:
         pass  # a tensor of another library, with dtypes of its own
     try:
-        return np.asarray(vectors)
-    except (TypeError, ValueError) as error:
+        if hasattr(vectors, "__dlpack__") and not hasattr(vectors, "__array__"):
+            return np.from_dlpack(vectors)
+        array = np.asarray(vectors)
+    except _FAILURES as error:
+        if isinstance(vectors, list | tuple):
+            return _stacked(vectors, what)  # which tells the row
         raise VectorError(
-            f"{what}: cannot be read as an array ({error}); pass rows of equal length, shape (n, dim)"
+            f"{what}: a {type(vectors).__name__} cannot be read as an array ({error}); pass a NumPy array of shape "
+            "(n, dim)"
         ) from error
+    if array.ndim == 0 and array.dtype.kind not in _NUMBERS:
+        if isinstance(vectors, ValuesView):
+            return _opened(list(vectors), what)
+        raise VectorError(f"{what}: an array of shape (n, dim) is needed, got {shown(vectors)}")
+    return array
+
+
+def _from_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
+    """The numbers in an array of objects, which are numbers (a DataFrame of mixed columns) or vectors (a Series)."""
+    if array.ndim == 1 and any(hasattr(one, "__len__") and not isinstance(one, str | bytes) for one in array):
+        array = _stacked(array.tolist(), what)
+        if array.dtype != object:
+            return array
+    for place, one in enumerate(array.flat):
+        if not isinstance(one, Real | Decimal | np.bool_):
+            row = place // max(1, math.prod(array.shape[1:]))
+            raise VectorError(f"{what}: numbers are needed, got {shown(one)} in row {row}; drop or convert it")
+    try:
+        return array.astype(np.float64)
+    except OverflowError as error:
+        raise VectorError(f"{what}: a number is too large for a float64 ({error}); scale the vectors") from error
+
+
+def _stacked(rows: Sequence[Any], what: str) -> NDArray[Any]:
+    """Vectors on top of each other; VectorError where they are no vectors, or not of the same length."""
+    arrays: list[NDArray[Any]] = []
+    for number, row in enumerate(rows):
+        try:
+            array = np.asarray(row)
+        except _FAILURES as error:
+            raise VectorError(f"{what}: row {number} cannot be read as an array ({error})") from error
+        if array.ndim != (arrays[0].ndim if arrays else max(1, array.ndim)):
+            raise VectorError(f"{what}: row {number} is not a vector as the others are: {shown(row)}")
+        if arrays and array.shape != arrays[0].shape:
+            raise VectorError(
+                f"{what}: rows of equal length are needed; row 0 has {len(arrays[0])} numbers, and row {number} has "
+                f"{len(array)}"
+            )
+        arrays.append(array)
+    return np.stack(arrays)
 
 
 def read_rows(rows: Any, where: Any = slice(None), *, what: str = "vectors", first: int = 0) -> Vectors:

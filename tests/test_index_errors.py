@@ -110,8 +110,8 @@ BAD_VECTORS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a number": (3, ("(n, dim)",)),
     "nothing": (None, ("(n, dim)",)),
     "ragged": ([[1, 2, 3, 4], [5]], ("rows of equal length",)),
-    "strings": ([["a", "b", "c", "d"]], ("numbers are needed", "float32")),
-    "objects": (np.array([[None] * 4]), ("numbers are needed", "object")),
+    "strings": ([["a", "b", "c", "d"]], ("numbers are needed", "strings", "convert")),
+    "objects": (np.array([[None] * 4]), ("numbers are needed", "got None in row 0", "convert")),
     "complex": (np.zeros((1, 4), complex), ("numbers are needed", "complex128")),
     "dates": (np.zeros((1, 4), "M8[s]"), ("numbers are needed",)),
     "nan": (np.array([[0, 0, 0, 0], [0, np.nan, 0, 0]]), ("row 1", "NaN", "drop, repair")),
@@ -586,6 +586,8 @@ def test_an_encoder_that_is_not_known_here(train_size: int, read_only: bool, tmp
     command = [sys.executable, "-c", textwrap.dedent(PLUGIN), str(path), str(train_size)]
     subprocess.run(command, env=environment, check=True)
     content = path.read_bytes()
-    words = ("'lsh-of-mine'", "Known here", "needs its package installed")
-    refused(UnknownEncoderError, KeyError, words, lambda: Index.open(path, read_only=read_only))
+    words = ("'lsh-of-mine'", "Known here", "needs its package installed", "the module imported that registers it")
+    with Index.open(path, read_only=read_only) as index:
+        assert len(index) == 60
+        refused(UnknownEncoderError, KeyError, words, lambda: index.encoder)
     assert path.read_bytes() == content

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -122,20 +121,6 @@ def test_listing_names_imports_no_encoder() -> None:
 
 
 # -- plugins ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example plugin, installed by pip into a folder of its own."""
-    folder = tmp_path_factory.mktemp("plugin")
-    source = shutil.copytree(PLUGIN, folder / "source")
-    target = folder / "site"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-index", "--no-deps",
-         "--disable-pip-version-check", "--target", str(target), str(source)],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return target
 
 
 def fake_distribution(folder: Path, name: str, module: str, code: str, entry: str) -> Path:

@@ -75,8 +75,11 @@ def test_wrong_dimensions_are_named() -> None:
 
 
 def test_masked_arrays_and_subclasses_become_plain_rows() -> None:
-    matrix = np.ma.MaskedArray(np.ones((2, 2)), mask=[[False, True], [False, False]])
+    matrix = np.ma.MaskedArray(np.ones((2, 2)), mask=[[False, False], [False, False]])
     assert type(read_rows(open_rows(matrix))) is np.ndarray
+    matrix.mask = [[False, True], [False, False]]
+    with pytest.raises(VectorError, match="masked"):
+        open_rows(matrix)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e39, -1e300])

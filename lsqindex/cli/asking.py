@@ -163,7 +163,7 @@ def info(path: opt.IndexFile, as_json: opt.Json = False) -> None:
     Example: lsqindex info news.lsq
     """
     with Index.open(path, read_only=True) as index:
-        facts = {**index.stats(), "parameters": index.encoder.config}
+        facts = index.stats()
     if as_json:
         show.print_json(facts)
         return

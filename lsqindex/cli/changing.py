@@ -110,7 +110,7 @@ def _sample(name: str | None, wanted: Wanted) -> Any:
 
 def _tell_encoder(index: Index, seconds: float, as_json: bool) -> None:
     if as_json:
-        show.print_json({**index.stats(), "parameters": index.encoder.config, "seconds": seconds})
+        show.print_json({**index.stats(), "seconds": seconds})
     else:
         size = index.stats()["code_bytes"]
         show.say(f"{index.path}: {index.encoder}, {size} bytes a code, {len(index):,} vectors, in {seconds:.1f} s")

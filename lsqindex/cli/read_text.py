@@ -37,12 +37,15 @@ def _open(name: str, text: Any, id_column: str | None) -> Source:
     if head is None:
         raise InputError(f"{name}: is empty")
     at = _position(name, id_column, head)
-    named = not all(_is_number(cell) for i, cell in enumerate(head) if i != at)
-    if not named:
-        lines = chain([head], lines)
     dim = len(head) - (at is not None)
     if dim < 1:
         raise InputError(f"{name}: has no columns of numbers beside the ids")
+    # A first line without any number has the names of columns; one with some is a vector, and a damaged one.
+    named = not any(_is_number(cell) for i, cell in enumerate(head) if i != at)
+    begin = next(lines, None) if named else head
+    if begin is not None:
+        _check_columns(name, begin, at, head if named else None)
+        lines = chain([begin], lines)
 
     def blocks(size: int) -> Iterator[Block]:
         done = int(named)
@@ -55,6 +58,18 @@ def _open(name: str, text: Any, id_column: str | None) -> Source:
             raise InputError(f"{name}: cannot be read after line {done:,} ({error})") from error
 
     return Source(name, dim, None, blocks, close=text.close)
+
+
+def _check_columns(name: str, line: list[str], at: int | None, names: list[str] | None) -> None:
+    """InputError where a column of the first vector has text; it tells which one."""
+    for i, cell in enumerate(line):
+        if i == at or _is_number(cell):
+            continue
+        column = names[i] if names is not None and i < len(names) and names[i] else str(i + 1)
+        raise InputError(
+            f"{name}: line {2 if names else 1} has {cell!r} in column {column} where a number should be; if these are "
+            f"ids, --id-column {column} takes them; else remove the column"
+        )
 
 
 def _position(name: str, id_column: str | None, head: list[str]) -> int | None:

@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError
+from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError, shown
 from ..vectors import BLOCK_ROWS, Vectors, open_rows, read_rows, sample_rows
 from .layout import Layout, Tables
 from .linalg import lengths
@@ -345,15 +345,27 @@ class StateReader:
 
 
 def _check_metric(metric: Any) -> None:
-    if metric not in METRICS:
-        raise ParameterError(f"metric={metric!r}: one of {', '.join(METRICS)} is needed")
+    if not is_among(metric, METRICS):
+        raise ParameterError(f"metric={shown(metric)}: one of {', '.join(METRICS)} is needed")
 
 
 def check_int(name: str, value: Any, low: int, high: int) -> int:
     """``value`` as an int within [low, high], or a ParameterError."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise ParameterError(f"{name}={value!r}: a whole number from {low} to {high} is needed")
+        raise ParameterError(f"{name}={shown(value)}: a whole number from {low} to {high} is needed")
     return int(value)
+
+
+def is_among(value: Any, names: Sequence[str]) -> bool:
+    """Whether ``value`` is one of these names; it may be any object, an array for example."""
+    return isinstance(value, str) and value in names
+
+
+def check_bool(name: str, value: Any) -> bool:
+    """``value`` as a bool: a string or a number would be true without being meant."""
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(f"{name}={shown(value)}: True or False is needed")
+    return bool(value)
 
 
 def constructor_names(encoder: type[Encoder]) -> list[str]:

@@ -88,14 +88,13 @@ def encoder_class(name: str) -> type[Encoder]:
     guess = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     raise UnknownEncoderError(
         f"no encoder is named {name!r}{guess} Known here: {', '.join(known)}. "
-        "An encoder from a plugin needs its package installed."
+        "An encoder from a plugin needs its package installed, or the module imported that registers it."
     )
 
 
-def check_known(name: str) -> None:
-    """UnknownEncoderError where no encoder has that name; a built-in one is not loaded for it."""
-    if name not in _BUILT_IN:
-        encoder_class(name)
+def is_registered(name: str) -> bool:
+    """Whether this process has an encoder of that name already; nothing is loaded, and no metadata is read."""
+    return name in _registered
 
 
 def make_encoder(encoder: str | Encoder, **parameters: Any) -> Encoder:

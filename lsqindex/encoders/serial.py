@@ -16,7 +16,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import StateError, UnknownEncoderError
+from ..errors import NewerEncoderError, StateError, UnknownEncoderError
 from .base import Encoder
 from .registry import distribution_of, encoder_class
 
@@ -58,7 +58,7 @@ def from_bytes(data: bytes) -> Encoder:
     if not isinstance(record, dict) or type(record.get("format")) is not int or record["format"] < 1:
         raise StateError("stored encoder: not a record of an encoder; the data is damaged or of another program")
     if record["format"] > FORMAT:
-        raise StateError(f"stored encoder: format {record['format']} is newer than {FORMAT}; upgrade lsqindex")
+        raise NewerEncoderError(f"stored encoder: format {record['format']} is newer than {FORMAT}; upgrade lsqindex")
     name, version, config, state = (record.get(key) for key in ("name", "version", "config", "state"))
     if not (
         isinstance(name, str) and isinstance(version, int) and isinstance(config, dict) and isinstance(state, dict)
@@ -69,16 +69,19 @@ def from_bytes(data: bytes) -> Encoder:
     try:
         cls = encoder_class(name)
     except UnknownEncoderError as error:
-        raise UnknownEncoderError(f"{error}{_install_hint(record.get('distribution'))}") from None
+        raise UnknownEncoderError(f"{error}{install_hint(record.get('distribution'))}") from None
     if version > cls.version:
-        raise StateError(f"stored encoder: {name!r} version {version} is newer than {cls.version}; upgrade its package")
+        raise NewerEncoderError(
+            f"stored encoder: {name!r} version {version} is newer than {cls.version}; upgrade its package"
+        )
     arrays = {key: _array_in(key, value) for key, value in state.items()}
     if version < cls.version:
         arrays = cls._upgraded(arrays, version)
     return cls.from_state(config, arrays, record.get("dim"))
 
 
-def _install_hint(distribution: Any) -> str:
+def install_hint(distribution: Any) -> str:
+    """What to install for a stored encoder, if the record tells: [name, version]."""
     if isinstance(distribution, list) and len(distribution) == 2 and distribution[0]:
         return f" It was written with {distribution[0]} {distribution[1]}: pip install {distribution[0]}"
     return ""
