@@ -82,7 +82,8 @@ class LayoutClaims:
         """``layout.scalars``: what a row scalar adds does not depend on the query's direction, and is no dimension."""
         encoder = self.fitted()
         layout = encoder.layout
-        metric = next((m for m in ("l2", "cosine") if "asymmetric" in encoder.distances(m)), None)
+        fixed: tuple[Metric, ...] = ("l2", "cosine")
+        metric = next((m for m in fixed if "asymmetric" in encoder.distances(m)), None)
         if layout.floats or metric is None:
             return
         values = encoder.tables(self.vectors[:64], metric, "asymmetric").values.astype(np.float64)

@@ -32,7 +32,7 @@ from ..errors import StateError
 from ..vectors import Vectors
 from .base import State, StateReader
 from .layout import Tables
-from .linalg import Float32, Float64, gram, lengths, mean_of, product, ridge, settled
+from .linalg import Float32, Float64, gram, lengths, mean_of, product, ridge, settled, squares
 from .lsq_scalar import DEEPEST, NEIGHBOURS, RowScalar, neighbour_pairs
 from .lsq_training import water_level
 
@@ -134,7 +134,7 @@ class LengthScalar(RowScalar):
         short = lengths[t >= self._far - self._step]
         self._short = settled(np.array([short.mean(dtype=np.float64) if len(short) else float(self._longest)]))[0]
         asked = unit[self._asked]
-        deviation = _norms(product(projected[self._asked] + self._mean_shift, rows)).astype(np.float64)
+        deviation = np.sqrt(squares(product(projected[self._asked] + self._mean_shift, rows)).astype(np.float64))
         deviation *= float(self.length)
         above = self._frontiers - asked.astype(np.float64) @ self.mean
         usable = deviation > 0
@@ -205,14 +205,13 @@ class LengthTables:
     """Tables of codes with a :class:`LengthScalar`, for ip and cosine."""
 
     def __init__(self, scalar: LengthScalar, rows: Float32, levels: int) -> None:
-        self._scalar, self._levels = scalar, levels
-        self._told, self._steps = scalar.tables()
-        self._rows = rows
-        # The means are the last rows: one product gives everything.
-        means = np.stack([scalar.length * scalar.unit_mean, scalar.mean])
-        all_rows = np.concatenate([scalar.length * rows, means])
-        self._columns = all_rows.T
+        self._scalar, self._levels, self._rows = scalar, levels, rows
+        # With this row of all levels, one product with the frontier gives what the query's direction does not change.
+        told, steps = scalar.tables()
         self._theta = (-1.0 + 2.0 * np.arange(levels) / (levels - 1)).astype(np.float32)
+        self._known = np.concatenate([steps, np.multiply.outer(told, self._theta).ravel()])
+        # The means are the last rows: one product gives everything.
+        self._columns = np.concatenate([rows, scalar.unit_mean[None], scalar.mean[None]]).T
 
     @property
     def rows(self) -> Float32:
@@ -223,30 +222,24 @@ class LengthTables:
         """The tables of ``queries``; for cosine these need not be normalized."""
         n, m, scalar = len(queries), len(self._rows), self._scalar
         inner = queries @ self._columns
+        along = inner[:, :m]
         if metric == "cosine":
             # Rows have length 1, so t = (1 − ε/c)·ℓ, and the estimate is q·û + ε for queries of length 1.
-            inner /= lengths(queries) * scalar.length
+            inner /= lengths(queries)
             frontier = np.full(n, scalar.cosine / scalar.length, np.float32)
             bias = (1 - scalar.cosine) - inner[:, m]
         else:
-            frontier = inner[:, m + 1] + scalar.z * _norms(inner[:, :m])
+            frontier = inner[:, m + 1] + (scalar.z * scalar.length) * np.sqrt(squares(along))
+            inner *= scalar.length
             bias = -frontier - inner[:, m]
-        values = np.empty((n, len(self._steps) + self._levels * m), np.float32)
-        np.multiply.outer(frontier, self._steps, out=values[:, : len(self._steps)])
-        weights = np.multiply.outer(frontier, self._told)
-        weights -= inner[:, :m]
+        values: Float32 = frontier[:, None] * self._known
+        dimensions = values[:, -m * self._levels :].reshape(n, m, self._levels)
         if self._levels == 2:
-            values[:, len(self._steps) + 1 :: 2] = weights
-            np.negative(weights, out=values[:, len(self._steps) :: 2])
+            dimensions[:, :, 0] += along
+            dimensions[:, :, 1] -= along
         else:
-            out = values[:, len(self._steps) :].reshape(n, m, self._levels)
-            np.multiply(weights[:, :, None], self._theta, out=out)
+            dimensions -= along[:, :, None] * self._theta
         return Tables(values, bias)
-
-
-def _norms(rows: Float32) -> Float32:
-    """‖x‖ of every row, also of rows whose squares float32 does not hold."""
-    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)).astype(np.float32)
 
 
 def _shares(typical: np.float32, lengths: Float32) -> Float32:
