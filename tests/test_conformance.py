@@ -230,7 +230,7 @@ def test_the_published_plugin_conforms(published: types.ModuleType) -> None:
 def test_the_plugin_template_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is published, without being installed."""
     monkeypatch.syspath_prepend(ROOT / "examples" / "plugin_template" / "src")
-    from lsqindex_sign_pca import SignPCA  # type: ignore[import-not-found]
+    from lsqindex_sign_pca import SignPCA
 
     register_encoder("sign-pca-source")(SignPCA)
     assert not complaints(lambda: SignPCA(bits=16))

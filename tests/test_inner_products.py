@@ -174,3 +174,21 @@ def test_a_forged_length_is_refused() -> None:
     with pytest.raises(StateError, match="length_known"):
         LSQ.from_state(encoder.config, state, 24)
     assert isinstance(from_bytes(to_bytes(encoder)), LSQ)
+
+
+def test_compiled_tables_are_those_of_plain_numpy() -> None:
+    """n-ary codes, and codes of bits for cosine, have their tables by NumPy; bits for inner products by a kernel."""
+    rows, queries = rows_and_queries("normal", 1.0)
+    scalar = LSQ(bits=64, iterations=2, scalar="length").fit(rows)
+    compiled = scalar._linear
+    told, steps = scalar._scalar.tables()
+    inner = queries @ scalar._full_rows.T
+    length, z, mean, unit_mean = (getattr(scalar._scalar, name) for name in ("length", "z", "mean", "unit_mean"))
+    frontier = queries @ mean + z * length * np.linalg.norm(inner, axis=1)
+    weights = frontier[:, None] * told - length * inner
+    plain = np.concatenate(
+        [frontier[:, None] * steps, np.stack([-weights, weights], axis=2).reshape(len(queries), -1)], axis=1
+    )
+    tables = compiled.of(queries, "ip")
+    assert np.allclose(tables.values, plain, rtol=1e-4, atol=1e-5 * np.abs(plain).max())
+    assert np.allclose(tables.bias, -frontier - length * (queries @ unit_mean), rtol=1e-4)

@@ -259,8 +259,9 @@ class LSQ(Encoder):
         bits = np.concatenate([scalar[:, None] >> powers & 1, fields], axis=1, dtype=np.float32)
         if self._length_scalar is not None:
             values = self._linear.of(sample[among[asked]], "ip").values
-            own, weights = values[:, : 1 << self.scalar_bits], values[:, 1 << self.scalar_bits :]
-            own, weights = own[:, 1 << powers] - own[:, :1], weights[:, 1::2] - weights[:, ::2]
+            own: Float32 = values[:, 1 << powers] - values[:, :1]
+            dimensions = values[:, 1 << self.scalar_bits :]
+            weights: Float32 = dimensions[:, 1::2] - dimensions[:, ::2]
         else:
             told, steps = self._scalar.tables()
             own = np.tile(steps[1 << powers] - steps[0], (len(asked), 1))
@@ -430,4 +431,6 @@ def _by_weight(weights: Float32) -> NDArray[np.intp]:
     ends = np.cumsum(weights, dtype=np.float64)
     if not ends[-1] > 0:
         return np.arange(len(weights))
-    return np.searchsorted(ends, (np.arange(len(weights)) + 0.5) * (ends[-1] / len(weights)), side="right")
+    wanted = (np.arange(len(weights)) + 0.5) * (ends[-1] / len(weights))
+    at: NDArray[np.intp] = np.searchsorted(ends, wanted, side="right")
+    return at

@@ -28,6 +28,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _kernels
 from ..errors import StateError
 from ..vectors import Vectors
 from .base import State, StateReader
@@ -150,7 +151,8 @@ class LengthScalar(RowScalar):
         """
         error = self._expected(centred, projected, coded)
         error += product(centred, self.unit_mean[None])[:, 0] - product(coded, self._mean_shift[None])[:, 0]
-        return np.maximum(1 - error / self.cosine, self._least)
+        part: Vectors = np.maximum(1 - error / self.cosine, self._least)
+        return part
 
     def _exact_lengths(self, centred: Vectors, projected: Vectors, coded: Vectors, lengths: Float32) -> Vectors:
         """t before it is stored."""
@@ -206,7 +208,7 @@ class LengthTables:
 
     def __init__(self, scalar: LengthScalar, rows: Float32, levels: int) -> None:
         self._scalar, self._levels, self._rows = scalar, levels, rows
-        # With this row of all levels, one product with the frontier gives what the query's direction does not change.
+        # What the frontier is multiplied with, for all levels of all fields.
         told, steps = scalar.tables()
         self._theta = (-1.0 + 2.0 * np.arange(levels) / (levels - 1)).astype(np.float32)
         self._known = np.concatenate([steps, np.multiply.outer(told, self._theta).ravel()])
@@ -222,6 +224,10 @@ class LengthTables:
         """The tables of ``queries``; for cosine these need not be normalized."""
         n, m, scalar = len(queries), len(self._rows), self._scalar
         inner = queries @ self._columns
+        if metric == "ip" and self._levels == 2:
+            known = np.empty((n, len(self._known)), np.float32), np.empty(n, np.float32)
+            _kernels.length_tables(inner, self._known, float(scalar.length), float(scalar.z), *known)
+            return Tables(*known)
         along = inner[:, :m]
         if metric == "cosine":
             # Rows have length 1, so t = (1 − ε/c)·ℓ, and the estimate is q·û + ε for queries of length 1.
