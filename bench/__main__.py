@@ -16,7 +16,7 @@ from . import THREAD_VARIABLES
 from .errors import UserError
 
 BENCHMARKS = {
-    "encoders": "recall, distortion, speed and kernels of the encoders",
+    "encoders": "recall, lengths, distortion, speed and kernels of the encoders",
     "defaults": "recall of an index with no option set, for several kinds of queries",
     "storage": "opening, adding, file size and memory of the persistent index",
     "subset": "the multi-index: the paper's finding, queries a second beside the scan and FAISS, growth, size",

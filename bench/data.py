@@ -66,7 +66,15 @@ class Dataset:
         queries = self.queries.astype(np.float64)
         for first in range(0, len(self.base), _BLOCK):
             block = self.base[first : first + _BLOCK].astype(np.float64)
-            yield np.einsum("ij,ij->i", block, block) - 2 * queries @ block.T
+            own = 0 if self.metric == "ip" else np.einsum("ij,ij->i", block, block)
+            yield own - 2 * queries @ block.T
+
+    def with_lengths(self, sigma: float, rows: int) -> Dataset:
+        """The first ``rows`` of the base, their lengths lognormal, for inner products; they are learned from, too."""
+        base = normalized(self.base[:rows])
+        lengths = np.exp(sigma * np.random.default_rng(SEED).standard_normal((len(base), 1)))
+        base = (base * lengths).astype(np.float32)
+        return Dataset(f"{self.name}, sigma {sigma:g}", "ip", base, self.queries, base, learned=np.arange(len(base)))
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,6 @@
 """The encoders against FAISS and against the rate–distortion bound; one thread each.
 
-Sections: recall, distortion, speed, kernels. What the rows say: ``verdicts.py``.
+Sections: recall, lengths, distortion, speed, kernels. What the rows say: ``verdicts.py``.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ class Plan:
     faiss: Mapping[int, tuple[str, ...]]
     #: The data set of the section speed.
     speed: str
+    #: Data sets and budgets of the section lengths.
+    lengths: tuple[str, ...]
+    lengths_bits: tuple[int, ...]
 
     @property
     def bits(self) -> int:
@@ -71,6 +74,8 @@ FULL = Plan(
         512: ("OPQ64x8", "PQ64x8"),
     },
     speed="minilm-wordnet",
+    lengths=("minilm-wordnet", "digits"),
+    lengths_bits=(64, 128, 256),
 )
 QUICK = Plan(
     name="encoders-quick",
@@ -78,6 +83,8 @@ QUICK = Plan(
     data=("digits",),
     faiss={64: ("OPQ16x4", "PQ16x4", "ITQ64"), 32: ("OPQ8x4", "PQ8x4")},
     speed="digits",
+    lengths=("digits",),
+    lengths_bits=(64,),
 )
 
 
@@ -174,6 +181,29 @@ def _recall_values(code_size: int, bits: int, recall10: float, train: float, rat
     if code_size * 8 != bits:
         raise ValueError(f"{code_size} bytes a row instead of {bits // 8}: no fair comparison")
     return {"bytes/row": code_size, "recall10@10": recall10, "train s": train, "encode/s": rate}
+
+
+# -- lengths: inner products of rows whose lengths vary --------------------------------------------
+
+#: Deviations of the logarithm of the length, and rows of the base at most.
+SIGMAS, LENGTHS_ROWS = (0.5, 1.0), 20_000
+
+
+def lengths(run: Run) -> Iterator[Question]:
+    for name in run.plan.lengths:
+        for sigma in SIGMAS:
+            for bits in run.plan.lengths_bits:
+                for system in ("lsq", "pq", "ckmeans"):
+                    parameters = {"bits": bits, "sigma": sigma}
+                    yield ask(name, system, parameters, _recall_of_lengths, system, name, bits, sigma)
+
+
+def _recall_of_lengths(system: str, name: str, bits: int, sigma: float) -> dict[str, Any]:
+    dataset = data.load(name).with_lengths(sigma, LENGTHS_ROWS)
+    # As an index with this metric trains it.
+    encoder = make_encoder(system, bits=bits).for_metric("ip").fit(dataset.learn)
+    ranking = rank(encoder, encoder.encode(dataset.base), dataset, 10)
+    return {"bytes/row": encoder.code_size, "recall10@10": recall10_at_10(ranking, dataset.truth)}
 
 
 # -- distortion: the reconstruction error against the Gaussian bound ------------------------------
@@ -286,7 +316,7 @@ def compiled(run: Run) -> Iterator[Question]:
 
 
 def _needs(plan: Plan, section: str) -> tuple[str, ...]:
-    return {"speed": (plan.speed,), "kernels": ()}.get(section, plan.data)
+    return {"speed": (plan.speed,), "kernels": (), "lengths": plan.lengths}.get(section, plan.data)
 
 
 BENCHMARK = Benchmark[Plan, Run](
@@ -305,6 +335,12 @@ BENCHMARK = Benchmark[Plan, Run](
             "index.",
             bars=_recall_bars,
             plots=_recall_plots,
+        ),
+        "lengths": Section(
+            lengths,
+            ("data", "system", "bits", "sigma", "bytes/row", "recall10@10"),
+            "Inner products by codes alone. Rows have lognormal lengths; sigma is the deviation of their logarithms. "
+            "The first 20,000 rows of the base at most; they are learned from, too.",
         ),
         "distortion": Section(
             distortion,

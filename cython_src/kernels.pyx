@@ -145,6 +145,33 @@ def unpack(const uint8_t[:, ::1] codes not None, const uint8_t[::1] widths not N
     return fields
 
 
+def length_tables(const float[:, ::1] inner not None, const float[::1] known not None, float length, float z,
+                  float[:, ::1] values not None, float[::1] bias not None):
+    """Look-ups for inner products of a binary code with lengths; see lsqindex/encoders/lsq_length.py.
+
+    ``inner`` are the products of the query with the m rows of V, the mean of unit vectors and the mean of vectors.
+    ``known`` is what the frontier is multiplied with: the steps, then −w and +w for each dimension.
+    """
+    cdef int64_t n = inner.shape[0], m = inner.shape[1] - 2, s = known.shape[0] - 2 * m, i, j
+    cdef float frontier, own
+    cdef double square
+    if m < 0 or s < 0 or values.shape[0] != n or values.shape[1] != s + 2 * m or bias.shape[0] != n:
+        raise ValueError("length_tables: shapes do not fit")
+    with nogil:
+        for i in range(n):
+            square = 0
+            for j in range(m):
+                square += <double>inner[i, j] * inner[i, j]
+            frontier = <float>(inner[i, m + 1] + <double>z * length * sqrt(square))
+            for j in range(s):
+                values[i, j] = frontier * known[j]
+            for j in range(m):
+                own = length * inner[i, j]
+                values[i, s + 2 * j] = frontier * known[s + 2 * j] + own
+                values[i, s + 2 * j + 1] = frontier * known[s + 2 * j + 1] - own
+            bias[i] = -frontier - length * inner[i, m]
+
+
 def bit_tables(const float[:, ::1] inner not None, const float[:, ::1] queries, const float[::1] weights not None,
                const float[::1] steps not None, float constant, float[:, ::1] values not None, float[::1] bias not None):
     """Look-ups of a binary linear code: ``steps``, then for each dimension j −w and +w, w = weights_j − inner_j / length.

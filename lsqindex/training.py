@@ -26,7 +26,8 @@ _ROWS_AT_ONCE = 4 * CHUNK_ROWS
 
 def fit(encoder: Encoder, vectors: Any, coder: Coder, progress: Progress | None = None) -> Coder:
     """The coder of a newly trained encoder; ``encoder`` itself stays as it is."""
-    fresh = type(encoder)(**encoder.config)
+    meant = encoder.for_metric(coder.metric)
+    fresh = type(meant)(**meant.config)
     rows: Any = Prepared(vectors, coder)
     fresh.fit(rows, progress=progress)
     return Coder(fresh, coder.dim, coder.metric)

@@ -25,7 +25,9 @@ def test_the_quick_encoders_benchmark_runs_and_writes_its_tables(tmp_path: Path)
     done = subprocess.run(command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "encoders-quick.json").read_text(encoding="utf-8"))["rows"]
-    assert {row["section"] for row in rows} == {"recall", "distortion", "speed", "kernels"}
+    assert {row["section"] for row in rows} == {"recall", "lengths", "distortion", "speed", "kernels"}
+    by_lengths = {row["system"]: row["values"]["recall10@10"] for row in rows if row["section"] == "lengths"}
+    assert by_lengths["lsq"] >= by_lengths["pq"], by_lengths
     assert all(row["values"]["unequal"] == 0 for row in rows if row["section"] == "kernels")
     assert "## Bars" in (tmp_path / "encoders-quick.md").read_text(encoding="utf-8")
     if importlib.util.find_spec("matplotlib"):

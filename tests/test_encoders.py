@@ -80,6 +80,16 @@ class TestLsqWithNorm(EncoderConformance):
         return make_encoder("lsq", bits=48, scalar="norm", scalar_bits=6)
 
 
+class TestLsqWithLengths(EncoderConformance):
+    def make_encoder(self) -> Encoder:
+        return make_encoder("lsq", bits=64, scalar="length")
+
+
+class TestLsqWithLengthsAndLevels(EncoderConformance):
+    def make_encoder(self) -> Encoder:
+        return make_encoder("lsq", bits=64, levels=4, scalar="length", iterations=4)
+
+
 class TestItq(EncoderConformance):
     def make_encoder(self) -> Encoder:
         return make_encoder("itq", bits=24)

@@ -154,7 +154,7 @@ def test_m_is_the_number_of_code_dimensions(levels: int, width: int) -> None:
         ({"levels": 1}, "levels=1"),
         ({"levels": 65537}, "levels=65537"),
         ({"refine": -1}, "refine=-1"),
-        ({"scalar": "length"}, "learned"),
+        ({"scalar": "size"}, "learned"),
         ({"scalar_bits": 0}, "scalar_bits=0"),
         ({"scalar_bits": 17}, "scalar_bits=17"),
         ({"lam": -1.0}, "lam=-1.0"),

@@ -134,6 +134,15 @@ class Encoder(ABC):
         """Which distances :meth:`tables` can give for that metric, the best first."""
         return ("asymmetric", "symmetric")
 
+    def for_metric(self, metric: Metric) -> Encoder:
+        """The encoder that an index with this metric trains in the place of this one, which is not fitted.
+
+        The encoder itself by default. One whose parameters have a better default for some metric returns a new
+        encoder with it.
+        """
+        del metric
+        return self
+
     @property
     def hashes(self) -> bool:
         """Whether near vectors share fields of their codes, so that an index may look for them by these fields."""

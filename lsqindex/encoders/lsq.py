@@ -27,16 +27,17 @@ from ..errors import ParameterError, StateError
 from ..vectors import BLOCK_ROWS, Vectors
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import MARGIN_SHARES, Layout, Tables, field_bits
-from .linalg import mean_of, principal_axes, product, ridge, squares
+from .linalg import Float32, mean_of, principal_axes, product, ridge, squares
 from .linear_tables import LinearTables
 from .lsq_codes import BitCoder, LevelCoder, PublishedCoder, coded_values, make_coder
 from .lsq_head import AMONG, QUERIES, learn_head
+from .lsq_length import LengthScalar, LengthTables, split_lengths
 from .lsq_scalar import RowScalar
 from .lsq_training import Budget, train_by_search, train_published
 from .probe_tables import ProbeTables
 from .registry import register_encoder
 
-Scalar = Literal["learned", "norm"]
+Scalar = Literal["learned", "norm", "length"]
 
 MAX_BITS = 4096
 #: How often a row that is too long is shortened, at most.
@@ -59,9 +60,11 @@ class LSQ(Encoder):
         Effort per vector: bit flips tried (levels=2), or 32 of it for one sweep of coordinate
         descent (levels>2). 0 trains and codes as the paper writes it; then ``m`` ≤ dim.
     scalar
-        The row scalar, for L2 and cosine: "learned" (the default with ``refine``), "norm" (the length
-        of the reconstruction, the default without), or None, which leaves all bits to the code: right
-        for inner products; of L2 only the symmetric distance is to be had then.
+        The row scalar. "learned" (the default with ``refine``) and "norm" (the length of the
+        reconstruction, the default without) serve L2 and cosine. "length" serves inner products: the
+        code holds the direction of a vector, the scalar its length. An index with ``metric="ip"``
+        uses it by default (``for_metric``). None leaves all bits to the code. With "length" or None
+        there is no asymmetric L2 distance.
     scalar_bits
         Its part of the budget; by default what suits the data best (``m`` given: 8).
     lam, iterations, seed
@@ -102,8 +105,10 @@ class LSQ(Encoder):
             raise ParameterError("lsq: give bits (the whole budget of a row) or m (dimensions of the code), not both")
         self.levels = check_int("levels", levels, 2, 1 << 16)
         self.refine = check_int("refine", refine, 0, 1 << 20)
-        if scalar not in ("auto", "learned", "norm", None):
-            raise ParameterError(f"scalar={scalar!r}: 'learned', 'norm', None or 'auto' is needed")
+        if scalar not in ("auto", "learned", "norm", "length", None):
+            raise ParameterError(f"scalar={scalar!r}: 'learned', 'norm', 'length', None or 'auto' is needed")
+        if scalar == "length" and not self.refine:
+            raise ParameterError("scalar='length' is learned, and refine=0 codes as published; use refine>0")
         if isinstance(lam, bool) or not isinstance(lam, int | float | np.number) or not 0 <= lam < np.inf:
             raise ParameterError(f"lam={lam!r}: a number of 0 or more is needed")
         self.scalar: Scalar | None = ("learned" if self.refine else "norm") if scalar == "auto" else scalar
@@ -148,9 +153,16 @@ class LSQ(Encoder):
             "seed": self.seed,
         }
 
+    def for_metric(self, metric: Metric) -> LSQ:
+        """For inner products the default row scalar is "length"."""
+        if metric == "ip" and self.refine and self._given["scalar"] == "auto":
+            return type(self)(**{**self.config, "scalar": "length"})
+        return self
+
     def distances(self, metric: Metric = "l2") -> tuple[Distance, ...]:
-        """Without a row scalar the length of a reconstruction is not known from its code."""
-        return ("asymmetric", "symmetric") if self.scalar or metric == "ip" else ("symmetric",)
+        """Only the scalars "learned" and "norm" tell what L2 needs; "length" tells what cosine needs."""
+        known = {"l2": ("learned", "norm"), "cosine": ("learned", "norm", "length")}
+        return ("asymmetric", "symmetric") if metric == "ip" or self.scalar in known[metric] else ("symmetric",)
 
     def _make_layout(self, dim: int) -> Layout:
         if not self.refine and self.m > dim:
@@ -177,6 +189,7 @@ class LSQ(Encoder):
 
     def _fit(self, sample: Vectors, progress: Progress) -> None:
         rng = np.random.default_rng(self.seed)
+        lengths, sample = self._split(sample)
         self._mean = mean_of(sample)
         centred = sample - self._mean
         variances, axes = principal_axes(centred)
@@ -186,15 +199,20 @@ class LSQ(Encoder):
         self._axes = np.ascontiguousarray(axes[:keep])
         projected = centred @ self._axes.T
         if self.scalar:
-            self._scalar = RowScalar(self.scalar, self.scalar_bits)
-        if self.scalar == "learned":
+            self._scalar = self._make_scalar()
+        by_length = self._length_scalar
+        if by_length is not None:
+            by_length.learn_frontier(sample, lengths, self._mean, rng)
+        if self.scalar in ("learned", "length"):
             around = self._scalar.learn_neighbours(centred, projected, axes, rng)
             if self._given["scalar_bits"] is None and self._given["m"] is None:
                 self._scalar.bits = self._scalar.choose_bits(centred, projected, variances, around, self.bits, width)
                 self._divide(self._scalar.bits)
         left_out = float(np.square(centred, dtype=np.float64).sum() - np.square(projected, dtype=np.float64).sum())
         budget = Budget(self.m, self.levels, self.lam, self.refine, self.iterations)
-        given = (projected, variances[:keep], budget, max(left_out, 0.0), rng, progress)
+        # Long rows are found most often, so V is learned from them the most.
+        taught = projected if by_length is None else projected[_by_weight(lengths)]
+        given = (taught, variances[:keep], budget, max(left_out, 0.0), rng, progress)
         if self.refine:
             self._rows, self._noise, self.history_ = train_by_search(*given)
         else:
@@ -202,27 +220,53 @@ class LSQ(Encoder):
         if self.scalar or self._ordered:
             blocks = range(0, len(projected), BLOCK_ROWS)
             fields = np.concatenate([self._coder(projected[i : i + BLOCK_ROWS]) for i in blocks])
-            if self.scalar:
-                self._scalar.fit(centred, projected, coded_values(fields, self.levels), self._rows)
+            values = coded_values(fields, self.levels)
+            if by_length is not None:
+                by_length.fit_lengths(sample, centred, projected, lengths, values, self._rows)
+            elif self.scalar:
+                self._scalar.fit(centred, projected, values, self._rows)
             if self._ordered:
-                self._head = self._learn_head(centred, projected, fields)
+                self._head = self._learn_head(sample, lengths, centred, projected, fields)
 
-    def _learn_head(self, centred: Vectors, projected: Vectors, fields: Fields) -> tuple[int, tuple[float, ...]]:
+    def _make_scalar(self) -> RowScalar:
+        if self.scalar == "length":
+            return LengthScalar(self.scalar_bits)
+        return RowScalar("learned" if self.scalar == "learned" else "norm", self.scalar_bits)
+
+    @property
+    def _length_scalar(self) -> LengthScalar | None:
+        return self._scalar if self.scalar == "length" and isinstance(self._scalar, LengthScalar) else None
+
+    def _split(self, vectors: Vectors) -> tuple[Float32, Vectors]:
+        """Lengths, and what the code is of: directions where the scalar has the lengths, else the vectors."""
+        if self.scalar == "length":
+            return split_lengths(vectors)
+        return np.empty(0, np.float32), vectors
+
+    def _learn_head(
+        self, sample: Vectors, lengths: Float32, centred: Vectors, projected: Vectors, fields: Fields
+    ) -> tuple[int, tuple[float, ...]]:
         rng = np.random.default_rng(self.seed)
         among = np.sort(rng.choice(len(fields), size=min(len(fields), AMONG), replace=False))
         asked = np.sort(rng.choice(len(among), size=min(len(among), QUERIES), replace=False))
         bits = fields[among].astype(np.float32)
-        # Twice that of a coded value, which goes from −1 to 1: what a set bit adds to the squared distance.
-        weights = -4 * product(projected[among[asked]], self._rows)
         if not self.scalar:
-            return learn_head(bits, weights, asked, 0)
-        told, steps = self._scalar.tables()
+            # What a set bit adds to the squared distance: twice what its coded value does, which goes from −1 to 1.
+            return learn_head(bits, -4 * product(projected[among[asked]], self._rows), asked, 0)
         powers = np.arange(self.scalar_bits)
         fields = fields[among]
-        scalar = self._scalars(centred[among], projected[among], fields)
+        scalar = self._scalars(lengths[among] if len(lengths) else lengths, centred[among], projected[among], fields)
         bits = np.concatenate([scalar[:, None] >> powers & 1, fields], axis=1, dtype=np.float32)
-        own = np.tile(steps[1 << powers] - steps[0], (len(asked), 1))
-        return learn_head(bits, np.concatenate([own, weights + 2 * told], axis=1), asked, self.scalar_bits)
+        if self._length_scalar is not None:
+            values = self._linear.of(sample[among[asked]], "ip").values
+            own: Float32 = values[:, 1 << powers] - values[:, :1]
+            dimensions = values[:, 1 << self.scalar_bits :]
+            weights: Float32 = dimensions[:, 1::2] - dimensions[:, ::2]
+        else:
+            told, steps = self._scalar.tables()
+            own = np.tile(steps[1 << powers] - steps[0], (len(asked), 1))
+            weights = -4 * product(projected[among[asked]], self._rows) + 2 * told
+        return learn_head(bits, np.concatenate([own, weights], axis=1), asked, self.scalar_bits)
 
     # -- state --------------------------------------------------------------------------------
 
@@ -253,8 +297,10 @@ class LSQ(Encoder):
             self._start = state.array("start", (self.m, d))
         self.history_ = []
         if self.scalar:
-            self._scalar = RowScalar(self.scalar, self.scalar_bits)
+            self._scalar = self._make_scalar()
             self._scalar.restore(state, d, self.m)
+            if (by_length := self._length_scalar) is not None:
+                by_length.restore_means(state, self._mean)
         self._head = self._restored_head(state.array("head", (1 + len(MARGIN_SHARES),)))
 
     def _restored_head(self, stored: NDArray[np.float32]) -> tuple[int, tuple[float, ...]]:
@@ -287,19 +333,23 @@ class LSQ(Encoder):
         return make_coder(self._rows, self.levels, self._noise, self.refine)
 
     def _encode(self, block: Vectors) -> Fields:
+        lengths, block = self._split(block)
         centred = block - self._mean
         projected = product(centred, self._axes)
         fields = self._coder(projected)
         if not self.scalar:
             return fields
-        return np.concatenate([self._scalars(centred, projected, fields)[:, None], fields], axis=1)
+        return np.concatenate([self._scalars(lengths, centred, projected, fields)[:, None], fields], axis=1)
 
-    def _scalars(self, centred: Vectors, projected: Vectors, fields: Fields) -> NDArray[np.uint16]:
+    def _scalars(self, lengths: Float32, centred: Vectors, projected: Vectors, fields: Fields) -> NDArray[np.uint16]:
         """The row scalars. Rows that are too long get other ``fields``: those of a shorter row of their direction.
 
         Not right, but as far out as can be said; a scalar or a code cut short would make them near to all queries.
         """
-        steps, shrink = self._scalar.encode(centred, projected, coded_values(fields, self.levels), self._rows)
+        values = coded_values(fields, self.levels)
+        if (by_length := self._length_scalar) is not None:
+            return by_length.encode_lengths(centred, projected, lengths, values, self._rows)
+        steps, shrink = self._scalar.encode(centred, projected, values, self._rows)
         at = np.flatnonzero(shrink < 1)
         shrink = shrink[at]
         for _ in range(SHRINKS):
@@ -312,7 +362,11 @@ class LSQ(Encoder):
         return steps
 
     def _decode(self, fields: Fields) -> Vectors:
-        return self._mean + product(coded_values(fields[:, -self.m :], self.levels), self._full_rows.T)
+        values = coded_values(fields[:, -self.m :], self.levels)
+        decoded = self._mean + product(values, self._full_rows.T)
+        if (by_length := self._length_scalar) is not None:
+            decoded *= by_length.decode_lengths(fields[:, 0], values)[:, None]
+        return decoded
 
     def _embed(self, fields: Fields) -> Vectors:
         return coded_values(fields[:, -self.m :], self.levels)
@@ -336,7 +390,9 @@ class LSQ(Encoder):
         return super()._checked_tables(queries, metric, distance)
 
     @cached_property
-    def _linear(self) -> LinearTables:
+    def _linear(self) -> LinearTables | LengthTables:
+        if (by_length := self._length_scalar) is not None:
+            return LengthTables(by_length, self._rows @ self._axes, self.levels)
         told, steps = self._scalar.tables() if self.scalar else (None, None)
         return LinearTables(self._mean, self._rows @ self._axes, self.levels, told=told, steps=steps)
 
@@ -346,7 +402,8 @@ class LSQ(Encoder):
         return self.refine == 0
 
     def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
-        return self._probes.of(queries, metric)
+        # Where the scalar has the lengths, codes are of directions.
+        return self._probes.of(queries, "cosine" if self.scalar == "length" and metric == "l2" else metric)
 
     @cached_property
     def _probes(self) -> ProbeTables:
@@ -363,3 +420,17 @@ class LSQ(Encoder):
         scalar_levels = 1 << self.scalar_bits if self.scalar else 0
         sizes = squares(self._rows)
         return ProbeTables(self._mean, estimate @ self._axes, sizes, self.levels, scalar_levels=scalar_levels)
+
+
+def _by_weight(weights: Float32) -> NDArray[np.intp]:
+    """As many row numbers as there are weights, each as often as its weight says.
+
+    >>> _by_weight(np.array([1, 0, 3, 0], np.float32))
+    array([0, 2, 2, 2])
+    """
+    ends = np.cumsum(weights, dtype=np.float64)
+    if not ends[-1] > 0:
+        return np.arange(len(weights))
+    wanted = (np.arange(len(weights)) + 0.5) * (ends[-1] / len(weights))
+    at: NDArray[np.intp] = np.searchsorted(ends, wanted, side="right")
+    return at

@@ -54,15 +54,9 @@ class RowScalar:
 
         ``projected`` has the first of ``axes``; past these one ρ serves for all.
         """
-        d = projected.shape[1]
-        among = np.arange(len(projected))
-        if len(among) > AMONG:  # not the first ones: a sample is in the order in which its vectors were added
-            among = np.sort(rng.choice(len(among), size=AMONG, replace=False))
-        asked = np.sort(rng.choice(len(among), size=min(QUERIES, len(among)), replace=False))
-        near = _neighbours(projected[among], asked)
-        query, row = (centred[among[at]] @ axes.T for at in (np.repeat(asked, near.shape[1]), near.ravel()))
-        if not near.size:
-            query = row = np.zeros((1, len(axes)), np.float32)
+        return self._regress(*neighbour_pairs(centred, projected, axes, rng), projected.shape[1])
+
+    def _regress(self, query: Vectors, row: Vectors, d: int) -> Float64:
         row_mean, query_mean = row.mean(axis=0, dtype=np.float64), query.mean(axis=0, dtype=np.float64)
         both = (query * row).mean(axis=0, dtype=np.float64) - row_mean * query_mean
         own = np.square(row).mean(axis=0, dtype=np.float64) - np.square(row_mean)
@@ -116,11 +110,14 @@ class RowScalar:
         """s before it is stored; ``coded`` is the reconstruction in the principal axes."""
         if self.kind == "norm":
             return squares(coded)
-        length = squares(centred)
-        rest = np.maximum(length - squares(projected), 0)
+        return squares(centred) - 2 * self._expected(centred, projected, coded)
+
+    def _expected(self, centred: Vectors, projected: Vectors, coded: Vectors) -> Vectors:
+        """What a neighbour's inner product with e = x − x̂ is on average; neighbours are centred, too."""
+        rest = np.maximum(squares(centred) - squares(projected), 0)
         expected: Vectors = np.einsum("ij,ij->i", self._shift + self._rho * projected, projected - coded)
         expected += np.float32(self._rho_rest) * rest
-        return length - 2 * expected
+        return expected
 
     def encode(
         self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32
@@ -181,6 +178,21 @@ class RowScalar:
         if "scalar_range" not in state:
             return state
         return {**state, "scalar_range": np.append(state["scalar_range"], np.finfo(np.float32).max)}
+
+
+def neighbour_pairs(
+    centred: Vectors, projected: Vectors, axes: Float32, rng: np.random.Generator
+) -> tuple[Vectors, Vectors]:
+    """Training vectors that play queries, and the nearest rows of each: pairs, in the coordinates of ``axes``."""
+    among = np.arange(len(projected))
+    if len(among) > AMONG:  # not the first ones: a sample is in the order in which its vectors were added
+        among = np.sort(rng.choice(len(among), size=AMONG, replace=False))
+    asked = np.sort(rng.choice(len(among), size=min(QUERIES, len(among)), replace=False))
+    near = _neighbours(projected[among], asked)
+    if not near.size:
+        return np.zeros((1, len(axes)), np.float32), np.zeros((1, len(axes)), np.float32)
+    query, row = (centred[among[at]] @ axes.T for at in (np.repeat(asked, near.shape[1]), near.ravel()))
+    return query, row
 
 
 def _neighbours(vectors: Vectors, asked: NDArray[np.intp]) -> NDArray[np.intp]:
