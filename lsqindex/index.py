@@ -730,18 +730,15 @@ class Index:
         """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound."""
         found: list[str] = []
         try:
-            whole = False
-            while not whole:
-                with self._reader() as reader:
-                    whole = reader.env.check_pages(reader)
-                    if whole:
-                        reader.env.columns.clear()  # look at everything again
-                        found += check.problems(reader, self._options)
-                        coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
-                        coders.check_fits(coder, reader.state.code_size, reader.state.head)
-                        subsets.of(reader, coder)
-                        store = Store(reader, self._options)
-                        found += [] if found else [*unsound(store, coder), *unsound_payloads(store)]
+            with self._reader() as reader:
+                reader.env.check_pages(reader)
+                reader.env.columns.clear()  # look at everything again
+                found += check.problems(reader, self._options)
+                coder = Coder.from_record(_encoder_record(reader), self.dim, self.metric)
+                coders.check_fits(coder, reader.state.code_size, reader.state.head)
+                subsets.of(reader, coder)
+                store = Store(reader, self._options)
+                found += [] if found else [*unsound(store, coder), *unsound_payloads(store)]
         except (DamagedError, NotAnIndexError) as error:
             found.append(str(error))
         return found

@@ -52,12 +52,9 @@ def open_file(path: str, size: int, *, readonly: bool, sync: bool, lock: bool) -
         "readahead": True,
         "readonly": readonly,
     }
-    try:
-        if lock:
-            lock = _make_lock_file(path, readonly)
-        return _open(path, lock=lock, **options), lock
-    except lmdb.Error as error:
-        raise translated(error, path) from error
+    if lock:
+        lock = _make_lock_file(path, readonly)
+    return _open(path, lock=lock, **options), lock
 
 
 def _open(path: str, **options: Any) -> Any:

@@ -174,27 +174,34 @@ class Env:
                     sync=self._sync,
                     lock=self.memory or not self._private,
                 )
-                # Replaced while it was being opened: LMDB may have either file.
-                if not self.replaced():
-                    self._check_pages()
+                # If the file was replaced while it was being opened, LMDB may have either one.
+                if not self.replaced() and self._pages_checked():
                     self.dbs = self._open_databases()
                     return
+            except lmdb.MapResizedError:
+                pass  # another process has made the file larger than the map: open it again
+            except lmdb.Error as error:
+                self.close_files()
+                raise engine.translated(error, self.path) from error
             except BaseException:
                 self.close_files()
                 raise
             self.close_files()
         raise StorageError(f"{self.path}: is being replaced all the time")
 
-    def _check_pages(self) -> None:
-        for _ in range(_TRIES):
-            with self.begin() as txn:
-                if pages.check_snapshot(self._fd, self.path, txn.id()):
-                    return
-        raise DamagedError(f"{self.path}: no meta page has the number of the last transaction; {REMEDY}")
+    def _pages_checked(self) -> bool:
+        """Check LMDB's pages before it reads them; False if the file was replaced meanwhile."""
+        with self.begin() as txn:
+            if pages.check_snapshot(self._fd, self.path, txn.id()):
+                return True
+        # The new file shares the lock file, where LMDB has found the number of a transaction of the new one.
+        if self.replaced():
+            return False
+        raise DamagedError(f"{self.path}: the lock file names a transaction that the file does not have; {REMEDY}")
 
-    def check_pages(self, reader: Reader) -> bool:
-        """Look closely at LMDB's pages of a snapshot; False if two commits came in between: take another one."""
-        return pages.check_snapshot(self._fd, self.path, reader.txn.id(), deep=True)
+    def check_pages(self, reader: Reader) -> None:
+        """Look closely at LMDB's pages, those of a snapshot or of a later one; DamagedError if they are unsound."""
+        pages.check_snapshot(self._fd, self.path, reader.txn.id(), deep=True)
 
     def _open_databases(self) -> dict[bytes, Any]:
         try:
@@ -210,8 +217,8 @@ class Env:
             if not names >= set(wanted):
                 raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
             return {name: self.lmdb.open_db(name, create=False) for name in wanted}
-        except lmdb.Error as error:
-            raise NotAnIndexError(f"{self.path}: an LMDB file, and not an index ({error})") from error
+        except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
+            raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index ({error})") from error
 
     def databases(self, state: State) -> dict[bytes, Any]:
         """The databases of a snapshot; UpgradedError where it has more than were there when the file was opened."""
