@@ -51,7 +51,7 @@ from .settings import (
     new_path,
     thread_count,
 )
-from .storage import check, files, keys, merge, rewrite
+from .storage import check, engine, files, keys, merge, rewrite
 from .storage import env as envs
 from .storage.columns import RowNumbers
 from .storage.env import Env, Reader, Reading, Wait
@@ -806,7 +806,7 @@ class Index:
         """The one writer, without a transaction yet."""
         while True:
             env = self._live()
-            with env.write(self._wait) as writer:
+            with env.write(self._wait) as writer, engine.errors(env.path):
                 # (While it waited an index in memory may have become a file.)
                 if env is self._env:
                     yield writer

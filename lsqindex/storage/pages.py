@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from .._records import check_pages, last_freed
 from ..errors import DamagedError, NotAnIndexError
+from . import engine
 from .records import REMEDY
 
 _MAGIC = 0xBEEFC0DE
@@ -47,9 +48,10 @@ def read_metas(fd: int, path: str) -> tuple[Meta, Meta]:
     problem = ""
     # Another process may commit between two reads: what looks odd is looked at again.
     for _ in range(_TRIES):
-        first = _read(fd, 0)
-        page_size = first.page_size if first else 4096
-        second = _read(fd, page_size if 512 <= page_size <= 65536 else 4096)
+        with engine.system_errors(path):
+            first = _read(fd, 0)
+            page_size = first.page_size if first else 4096
+            second = _read(fd, page_size if 512 <= page_size <= 65536 else 4096)
         if first is None and second is None:
             raise NotAnIndexError(f"{path}: not an index (no LMDB file of data format 1)")
         if first is None or second is None or first.page_size != second.page_size:
@@ -79,7 +81,8 @@ def check_snapshot(fd: int, path: str, txn: int, *, deep: bool = False) -> bool:
         metas = read_metas(fd, path)
         if max(meta.txn for meta in metas) < txn:
             return False
-        problem = _problem(fd, metas, txn % 2, deep)
+        with engine.system_errors(path):
+            problem = _problem(fd, metas, txn % 2, deep)
         if not problem:
             return True
         time.sleep(_PAUSE)
