@@ -283,7 +283,7 @@ def test_a_file_with_two_names_is_read_and_not_written(path: Path, tmp_path: Pat
         assert "hard link" in said and "remove the other name" in said and said.endswith("[]")
         with Index.open(name, read_only=True) as index:
             assert index.search([3, 0], k=1).ids.tolist() == [3] and index.check() == []
-    os.unlink(path if again else other)
+    (path if again else other).unlink()
     assert run(ADDING, other if again else path, 100).startswith("[100, ")
 
 
@@ -393,10 +393,54 @@ Index.create(sys.argv[1], 2)
 """
     with pytest.raises(AssertionError):
         run(killed, path)
-    assert os.stat(path).st_nlink == 2
+    assert path.stat().st_nlink == 2
     with Index.open(path) as index:
         index.add([[1, 1]])
-    assert os.stat(path).st_nlink == 1
+    assert path.stat().st_nlink == 1
+
+
+@needs_links
+@pytest.mark.parametrize("commits", [1, 2, 3])
+def test_a_file_that_is_renamed_or_removed_while_it_is_open(path: Path, tmp_path: Path, commits: int) -> None:
+    """As docs/durability.md says; what others do to the file under its new name is not taken for damage."""
+    other = tmp_path / "other.lsq"
+    run(
+        """
+import subprocess
+path, other, commits = *sys.argv[1:3], sys.argv[3]
+index = Index.open(path)
+index.add([[10, 0]], [10])
+os.rename(path, other)
+assert index.search([3, 0], k=1).ids.tolist() == [3]
+program = "import sys; from lsqindex import Index; index = Index.open(sys.argv[1])\\n" \
+    "for number in range(int(sys.argv[2])): index.add([[20, 0]], [20 + number])"
+assert subprocess.call([sys.executable, "-c", program, other, commits]) == 0
+try:
+    index.search([3, 0], k=1)
+    raise AssertionError("nobody protects this reader")
+except StorageError as error:
+    assert "names" in str(error), error
+try:
+    index.add([[30, 0]], [30])
+    raise AssertionError("written")
+except StorageError as error:
+    assert "names" in str(error), error
+except IndexMissingError:
+    pass
+index.close()
+with Index.open(other) as index:
+    os.unlink(other)
+    assert index.search([3, 0], k=1).ids.tolist() == [3] and len(index) == 11 + int(commits)
+    try:
+        index.delete([1])
+        raise AssertionError("written")
+    except IndexMissingError:
+        pass
+""",
+        path,
+        other,
+        commits,
+    )
 
 
 # -- the end of the interpreter -------------------------------------------------------------------------------
@@ -409,7 +453,7 @@ def test_the_interpreter_ends_in_silence(path: Path, where: str, closed: bool) -
     keep = {
         "builtins": "import builtins; builtins.kept = kept",
         "sys": "sys.kept = kept",
-        "last import": "import types; module = sys.modules['zzz'] = types.ModuleType('zzz'); module.kept = kept; del module",
+        "last import": "import types; sys.modules['zzz'] = types.ModuleType('zzz'); sys.modules['zzz'].kept = kept",
     }[where]
     run(
         f"""
