@@ -10,7 +10,8 @@
  *   - each page is used once: by a tree, a value or the free list.
  *
  * Values on overflow pages are counted, not read (`deep` reads the header of each), so the walk costs
- * a few dozen pages for a million vectors. The caller holds a read transaction: its snapshot cannot change.
+ * a few dozen pages for a million vectors. The caller holds a read transaction, so the pages of its snapshot, of the
+ * one before it and of all later ones are not reused during the walk.
  */
 #ifndef LSQ_PAGES_H
 #define LSQ_PAGES_H
@@ -23,7 +24,7 @@
 
 enum { LSQ_BRANCH = 1, LSQ_LEAF = 2, LSQ_OVERFLOW = 4, LSQ_META = 8 };
 enum { LSQ_BIGDATA = 1, LSQ_SUBDATA = 2 };
-enum { LSQ_PAGE_HEADER = 16, LSQ_NODE_HEADER = 8, LSQ_DB_SIZE = 48, LSQ_DEPTH = 32 };
+enum { LSQ_PAGE_HEADER = 16, LSQ_NODE_HEADER = 8, LSQ_DB_SIZE = 48, LSQ_META_SIZE = 136, LSQ_DEPTH = 32 };
 enum { LSQ_FREE_TREE, LSQ_MAIN_TREE, LSQ_NAMED_TREE };
 
 typedef struct {
@@ -172,12 +173,14 @@ static int lsq_overflow_sound(const uint8_t *value, uint64_t size, uint64_t key_
            lsq_load32(header + 12) == (size + LSQ_PAGE_HEADER - 1) / page_size + 1;
 }
 
-/* Walk the free list of the snapshot whose meta page is number `meta`, and, unless `only_free`, its trees; why they
- * are unsound, or NULL. `newest`: the last transaction that freed pages, which is the snapshot's own. */
-static const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t page_size, int meta, int deep, int only_free,
-                                   uint64_t *where, uint64_t *newest) {
-    const uint8_t *m = map + (uint64_t)meta * page_size + LSQ_PAGE_HEADER;
-    lsq_walk walk = {map, lsq_load64(m + 120), size / page_size, page_size, deep, NULL, NULL, 0, 0};
+/* Walk the free list of a snapshot and, unless `only_free`, its trees. Returns why they are unsound, or NULL.
+ *
+ * `meta` is a copy of the snapshot's meta page, behind the page header. It must be a copy: after two more commits the
+ * page itself describes another snapshot, and a walk that reads it twice would mix the two.
+ * `newest` is the last transaction that freed pages, which is the snapshot's own. */
+static const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t page_size, const uint8_t *meta, int deep,
+                                   int only_free, uint64_t *where, uint64_t *newest) {
+    lsq_walk walk = {map, lsq_load64(meta + 120), size / page_size, page_size, deep, NULL, NULL, 0, 0};
     *where = *newest = 0;
     if (walk.last < 1 || walk.last >= UINT64_MAX / page_size) return "an impossible last page";
     if (walk.there > walk.last + 1) walk.there = walk.last + 1;
@@ -188,10 +191,10 @@ static const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t p
     if (!walk.used) return "an impossible last page, or no memory";
     /* The free tree's flags carry the environment's own; only the key kind matters. */
     uint8_t free_tree[LSQ_DB_SIZE];
-    memcpy(free_tree, m + 24, LSQ_DB_SIZE);
+    memcpy(free_tree, meta + 24, LSQ_DB_SIZE);
     free_tree[4] &= 8;
     free_tree[5] = 0;
-    if (lsq_walk_tree(&walk, free_tree, LSQ_FREE_TREE) && !only_free && lsq_walk_tree(&walk, m + 72, LSQ_MAIN_TREE))
+    if (lsq_walk_tree(&walk, free_tree, LSQ_FREE_TREE) && !only_free && lsq_walk_tree(&walk, meta + 72, LSQ_MAIN_TREE))
         for (uint64_t i = walk.there; i <= walk.last; i++)
             if (!(walk.used[i >> 3] & 1u << (i & 7)) && !lsq_bad(&walk, i, "the file is truncated")) break;
     free(walk.used);

@@ -16,7 +16,8 @@ cdef extern from "checksum.h" nogil:
     uint64_t lsq_checksum(const uint8_t *p, uint64_t size, uint64_t seed)
 
 cdef extern from "pages.h" nogil:
-    const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t page_size, int meta, int deep,
+    enum: LSQ_META_SIZE
+    const char *lsq_check_pages(const uint8_t *map, uint64_t size, uint32_t page_size, const uint8_t *meta, int deep,
                                 int only_free, uint64_t *where, uint64_t *newest)
     int lsq_overflow_sound(const uint8_t *value, uint64_t size, uint64_t key_size, uint32_t page_size)
 
@@ -83,28 +84,28 @@ def verify(const uint64_t[::1] addresses not None, const uint32_t[::1] firsts no
     return i
 
 
-def check_pages(const uint8_t[::1] file not None, uint32_t page_size, int meta, bint deep):
-    """Why the B-tree pages of an LMDB file are unsound, and the page, or None; see pages.h."""
+def check_pages(const uint8_t[::1] file not None, uint32_t page_size, const uint8_t[::1] meta not None, bint deep):
+    """Why the B-tree pages of the snapshot that ``meta`` describes are unsound, and the page, or None; see pages.h."""
     cdef uint64_t where = 0, newest = 0, size = file.shape[0]
     cdef const char *why
-    _check_sizes(size, page_size, meta)
+    _check_sizes(size, page_size, meta.shape[0])
     with nogil:
-        why = lsq_check_pages(&file[0], size, page_size, meta, deep, False, &where, &newest)
+        why = lsq_check_pages(&file[0], size, page_size, &meta[0], deep, False, &where, &newest)
     return None if why is NULL else (why.decode(), where)
 
 
-def last_freed(const uint8_t[::1] file not None, uint32_t page_size, int meta):
+def last_freed(const uint8_t[::1] file not None, uint32_t page_size, const uint8_t[::1] meta not None):
     """The last transaction that freed pages, by the free list of a meta page; 0 where it cannot be told."""
     cdef uint64_t where = 0, newest = 0, size = file.shape[0]
     cdef const char *why
-    _check_sizes(size, page_size, meta)
+    _check_sizes(size, page_size, meta.shape[0])
     with nogil:
-        why = lsq_check_pages(&file[0], size, page_size, meta, False, True, &where, &newest)
+        why = lsq_check_pages(&file[0], size, page_size, &meta[0], False, True, &where, &newest)
     return newest if why is NULL else 0
 
 
-cdef _check_sizes(uint64_t size, uint32_t page_size, int meta):
-    if page_size < 512 or page_size > 65536 or page_size & (page_size - 1) or meta not in (0, 1) \
+cdef _check_sizes(uint64_t size, uint32_t page_size, uint64_t meta):
+    if page_size < 512 or page_size > 65536 or page_size & (page_size - 1) or meta != LSQ_META_SIZE \
             or size < 2 * page_size:
         raise ValueError("an impossible page size, or a file without meta pages")
 

@@ -143,5 +143,13 @@ class StorageError(LsqIndexError, OSError):
     """The system could not read or write the file; the index is as it was."""
 
 
+class LinkedError(StorageError):
+    """The file has a second name, a hard link, or a second lock file: its users would not know of each other."""
+
+
+class ThreadsError(LsqIndexError, RuntimeError):
+    """The system does not start as many threads as were asked for."""
+
+
 class ReplacedError(StorageError):
     """Another index was put into the place of the file; ``Index.open`` opens that one."""

@@ -52,7 +52,7 @@ from .settings import (
     new_path,
     thread_count,
 )
-from .storage import check, files, keys, merge, rewrite
+from .storage import check, engine, files, keys, merge, rewrite
 from .storage import env as envs
 from .storage.columns import RowNumbers
 from .storage.env import Env, Reader, Reading, Wait
@@ -816,18 +816,15 @@ class Index:
         """
         found: list[str] = []
         try:
-            whole = False
-            while not whole:
-                with self._reader() as reader:
-                    whole = reader.env.check_pages(reader)
-                    if whole:
-                        reader.env.columns.clear()  # look at everything again
-                        found += check.problems(reader, self._options)
-                        coder = self._read_coder(reader)
-                        subsets.of(reader, coder)
-                        store = Store(reader, self._options)
-                        following = retraining.next_coder(reader, coder)
-                        found += [] if found else [*unsound(store, coder, following), *unsound_payloads(store)]
+            with self._reader() as reader:
+                reader.env.check_pages(reader)
+                reader.env.columns.clear()  # look at everything again
+                found += check.problems(reader, self._options)
+                coder = self._read_coder(reader)
+                subsets.of(reader, coder)
+                store = Store(reader, self._options)
+                following = retraining.next_coder(reader, coder)
+                found += [] if found else [*unsound(store, coder, following), *unsound_payloads(store)]
         except (DamagedError, NotAnIndexError) as error:
             found.append(str(error))
         return found
@@ -895,7 +892,7 @@ class Index:
         """The one writer, without a transaction yet."""
         while True:
             env = self._live()
-            with env.write(self._wait) as writer:
+            with env.write(self._wait) as writer, engine.errors(env.path):
                 # (While it waited an index in memory may have become a file.)
                 if env is self._env:
                     yield writer

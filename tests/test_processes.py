@@ -1479,6 +1479,46 @@ index.close()
     sound(small_disk / "index.lsq", range(10))
 
 
+def test_what_is_possible_on_a_full_disk(small_disk: Path, child: Callable[[], Child]) -> None:
+    """As docs/howto/recover.md says: everything can be read; a few hundred kilobytes are enough to go on deleting."""
+    child().run(
+        """
+        index = Index.create(path, 2, train_size=1 << 40)
+        index.add(np.stack([np.arange(9000), np.zeros(9000)], axis=1))
+        with open(ballast, "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass
+
+        def refused(use):
+            try:
+                use()
+                raise AssertionError("there was room")
+            except DiskFullError:
+                assert len(index) == 9000
+
+        refused(lambda: index.delete([1]))  # no page of the file is free yet
+        refused(lambda: index.add([[1, 1]]))
+        refused(index.compact)
+        assert index.search([3, 0], k=1).ids.tolist() == [3] and index.get([7]).tolist() == [[7, 0]]
+        index.save(elsewhere)
+        with Index.open(elsewhere, read_only=True) as copy:
+            assert len(copy) == 9000 and copy.check() == []
+        os.truncate(ballast, os.path.getsize(ballast) - 256 * 1024)
+        for number in range(100):
+            assert index.delete([number]) == 1
+        assert index.delete(np.arange(100, 8000)) == 7900
+        index.add([[1, 1]])  # into pages that deleting has freed
+        assert len(index) == 1001 and index.check() == []
+        """,
+        path=small_disk / "index.lsq",
+        ballast=small_disk / "ballast",
+        elsewhere=small_disk.parent / "elsewhere.lsq",
+    )
+
+
 # -- results ------------------------------------------------------------------------------------------------
 
 

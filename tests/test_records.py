@@ -447,20 +447,23 @@ def test_a_damaged_overflow_header_is_found_when_checked_closely(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("size", "page_size", "meta"),
-    [(8192, 0, 0), (8192, 4095, 0), (8192, 256, 0), (8192, 1 << 17, 0), (8191, 4096, 0), (0, 4096, 0), (8192, 4096, 2)],
+    [
+        *((8192, 0, 136), (8192, 4095, 136), (8192, 256, 136), (8192, 1 << 17, 136), (8191, 4096, 136), (0, 4096, 136)),
+        *((8192, 4096, 135), (8192, 4096, 137), (8192, 4096, 0)),
+    ],
 )
 def test_impossible_arguments_of_check_pages_are_refused(size: int, page_size: int, meta: int) -> None:
     with pytest.raises(ValueError, match="impossible"):
-        _records.check_pages(bytes(size), page_size, meta, False)
+        _records.check_pages(bytes(size), page_size, bytes(meta), False)
     with pytest.raises(ValueError, match="impossible"):
-        _records.last_freed(bytes(size), page_size, meta)
+        _records.last_freed(bytes(size), page_size, bytes(meta))
 
 
 def test_pages_of_zeros_or_noise_are_refused() -> None:
     rng = random.Random(0)
-    assert _records.check_pages(bytes(4 * PAGE), PAGE, 0, True) is not None
+    assert _records.check_pages(bytes(4 * PAGE), PAGE, bytes(136), True) is not None
     for _ in range(200):
-        assert _records.check_pages(rng.randbytes(4 * PAGE), PAGE, 0, True) is not None
+        assert _records.check_pages(rng.randbytes(4 * PAGE), PAGE, rng.randbytes(136), True) is not None
 
 
 # -- what LMDB would free -------------------------------------------------------------------------

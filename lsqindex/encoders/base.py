@@ -23,13 +23,13 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError, shown
+from ..pool import Pool
 from ..vectors import BLOCK_ROWS, Vectors, open_rows, read_rows, sample_rows
 from .layout import Layout, Tables
 from .linalg import lengths
@@ -389,7 +389,7 @@ def _over_blocks(one: Callable[[int], None], rows: int, threads: int) -> None:
         for first in firsts:
             one(first)
         return
-    with ThreadPoolExecutor(threads) as pool:
+    with Pool(threads) as pool:
         list(pool.map(one, firsts))
 
 

@@ -8,7 +8,6 @@ all tables together, and reads posting lists where they lie.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from .._multi_index import Lists
 from ..encoders.layout import Layout
+from ..pool import Pool
 
 __all__ = ["Lists", "Probing", "Scored", "best", "lists_of"]
 
@@ -114,7 +114,7 @@ def best(lists: Lists, values: NDArray[np.float32], probing: Probing, *, threads
 
     if len(slices) == 1:
         return one(slices[0])
-    with ThreadPoolExecutor(workers) as pool:
+    with Pool(workers) as pool:
         return _joined(pool.map(one, slices))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from .._scan import Codes, Scan
 from ..encoders.layout import MARGIN_SHARES, Layout, Tables
+from ..pool import Pool
 
 __all__ = ["Codes", "Found", "Search", "by_nibbles", "margin", "nearest"]
 
@@ -115,7 +115,7 @@ def nearest(codes: Codes, tables: Tables, search: Search, *, threads: int = 1) -
     if workers < 2:
         yield from map(one, slices)
         return
-    with ThreadPoolExecutor(workers) as pool:
+    with Pool(workers) as pool:
         if split:
             yield from pool.map(one, slices)
             return

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import importlib
 import os
 import time
 from typing import Any
 
 import lmdb
 
-from ..errors import DamagedError, DiskFullError, LsqIndexError, NotAnIndexError, StorageError
+from ..errors import DamagedError, DiskFullError, IndexMissingError, LsqIndexError, NotAnIndexError, StorageError
 from . import keys
 from .meta import State
 from .records import REMEDY
@@ -52,12 +54,9 @@ def open_file(path: str, size: int, *, readonly: bool, sync: bool, lock: bool) -
         "readahead": True,
         "readonly": readonly,
     }
-    try:
-        if lock:
-            lock = _make_lock_file(path, readonly)
-        return _open(path, lock=lock, **options), lock
-    except lmdb.Error as error:
-        raise translated(error, path) from error
+    if lock:
+        lock = _make_lock_file(path, readonly)
+    return _open(path, lock=lock, **options), lock
 
 
 def _open(path: str, **options: Any) -> Any:
@@ -74,6 +73,35 @@ def _open(path: str, **options: Any) -> Any:
                 raise
             time.sleep(_PAUSE)
     return lmdb.open(path, **options)
+
+
+#: Files that were open in the parent when this process was forked, as py-lmdb knows them.
+_inherited: set[Any] = set()
+
+
+def abandon(env: Any, path: str) -> None:
+    """In a forked child: never touch an environment of the parent again, and let this process open the file by itself.
+
+    LMDB does not allow a child to use an environment of its parent. Closing it is no way out: py-lmdb would free the
+    parent's places in the shared table of readers, and wait for threads that do not exist here. So the object stays
+    in memory until the process ends, even if everybody forgets it.
+    """
+    if env is not None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(env))
+    # py-lmdb refuses to open a file twice in one process. It knows its files by device and inode, and still takes those
+    # of the parent for open. Their keys get the number of this process, so that the rule holds within this process.
+    try:
+        envid: Any = importlib.import_module("lmdb._envid")
+        if not _inherited:
+            known = envid.env_keys
+
+            def env_keys(path: Any, subdir: Any) -> tuple[Any, ...]:
+                return tuple((key, os.getpid()) if key in _inherited else key for key in known(path, subdir))
+
+            envid.env_keys = env_keys
+        _inherited.update(envid._file_key(name) for name in (path, path + "-lock"))
+    except (ImportError, AttributeError):
+        pass  # another py-lmdb, which may not have that rule; if it has, opening the file says so
 
 
 def _make_lock_file(path: str, readonly: bool) -> bool:
@@ -135,14 +163,37 @@ def translated(error: lmdb.Error, path: str) -> LsqIndexError:
         return DamagedError(f"{path}: LMDB says {error}; {REMEDY}")
     if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError):
         return NotAnIndexError(f"{path}: not an index ({error})")
-    return StorageError(error.code or 0, f"{path}: {error}")
+    if isinstance(error, lmdb.ReadersFullError):
+        return StorageError(f"{path}: {READERS} transactions are reading already; use fewer at once")
+    return _refused(error.code or 0, path, str(error))
 
 
 def system_error(error: OSError, path: str) -> LsqIndexError:
     """One of the system's errors as ours."""
     if error.errno in _NO_ROOM:
         return _full(error.errno, path)
-    return StorageError(error.errno or 0, f"{path}: {error.strerror}")
+    if error.errno == errno.ENOENT:
+        return IndexMissingError(f"{path}: no such file, or no longer")
+    return _refused(error.errno or 0, path, error.strerror or str(error))
+
+
+class system_errors:  # noqa: N801 - used like a function
+    """The system's errors as ours, in a ``with`` block that calls nobody else's code."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, OSError) and not isinstance(error, LsqIndexError):
+            raise system_error(error, self._path) from error
+
+
+def _refused(code: int, path: str, cause: str) -> StorageError:
+    remedy = _REMEDIES.get(code)
+    return StorageError(code, f"{path}: {cause}" + (f"; {remedy}" if remedy else ""))
 
 
 def _no_room(path: str) -> bool:
@@ -165,5 +216,18 @@ def _full(code: int, path: str) -> DiskFullError:
     )
 
 
+_PERMISSIONS = "check who may read and write the file and its directory"
+_REMEDIES = {
+    errno.EMFILE: "close indexes or files that are not needed, or raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "too many files are open in the whole system; close some",
+    errno.EACCES: _PERMISSIONS,
+    errno.EPERM: _PERMISSIONS,
+    errno.EROFS: "the file system is read-only; open the index with read_only=True",
+    errno.ENOMEM: "free memory, or raise the limit of address space (ulimit -v)",
+    errno.EIO: "the disk may be failing; look into the log of the system, and save(path) to another disk",
+    errno.ENOTDIR: "a part of the path is not a directory; check the path",
+    errno.ELOOP: "symbolic links lead in a circle; check the path",
+    errno.ENAMETOOLONG: "give it a shorter name",
+}
 _LITTLE = 16 << 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -2,14 +2,17 @@
 
 What LMDB asks of its users is answered here, and nowhere else:
 
-- A process may open a file once: a registry by real path counts users. A fork would share what must not be shared,
-  so files that nobody is using are closed before it, and parent and child each open them again.
+- A process may open a file once: a registry by real path counts users. A fork would share what must not be shared.
+  So files that nobody is using are closed before it, and parent and child each open them again. Files that are in
+  use stay with the parent: the child leaves them alone, and opens them anew when it is asked to.
 - The map has a size. When it is full, the transaction is rolled back, the map grown, and everything the
   transaction did is done again (:class:`Writer`); growth by another process is followed. Nobody in this
   process may be reading meanwhile: the gate.
 - A file may be replaced as a whole (compact, save over it). Everyone notices by the file's identity, after
   the transaction began and before anything was read, and opens the new one.
 - Writers queue on a lock of the file, so that waiting can have an end.
+- All who use a file must share one lock file, which is found by the file's name. A file with a second name can be
+  read, but not changed.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import stat
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,11 +36,12 @@ from ..errors import (
     DamagedError,
     ForkedError,
     IndexMissingError,
+    LinkedError,
     NotAnIndexError,
     ReadOnlyError,
     StorageError,
 )
-from . import engine, keys, pages
+from . import engine, keys, names, pages
 from .gate import Gate
 from .meta import FORMAT, OvertakenError, State, check_format, read_state
 from .records import REMEDY
@@ -143,10 +148,15 @@ class Env:
         self._closing.set()
         self._fd = -1
         self._identity = (0, 0)
+        #: Whether LMDB has a lock file, where writers see who is reading.
         self._protected = True
+        #: Whether the file has another name, where others use another lock file.
+        self.linked = False
         self.dbs: dict[bytes, Any] = {}
         self.page_size = 0
         self.lmdb: Any = None
+        with _registry_lock:
+            _alive.add(self)
         self._open()
 
     # -- opening ------------------------------------------------------------------------------
@@ -159,7 +169,7 @@ class Env:
             except FileNotFoundError as error:
                 raise IndexMissingError(f"{self.path}: no such file; Index.create makes one") from error
             except OSError as error:
-                raise StorageError(f"{self.path}: cannot be opened ({error.strerror})") from error
+                raise engine.system_error(error, self.path) from error
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 self.close_files()
                 raise NotAnIndexError(f"{self.path}: is not a regular file")
@@ -174,27 +184,34 @@ class Env:
                     sync=self._sync,
                     lock=self.memory or not self._private,
                 )
-                # Replaced while it was being opened: LMDB may have either file.
-                if not self.replaced():
-                    self._check_pages()
+                # If the file was replaced while it was being opened, LMDB may have either one.
+                if not self.replaced() and self._pages_checked():
                     self.dbs = self._open_databases()
                     return
+            except lmdb.MapResizedError:
+                pass  # another process has made the file larger than the map: open it again
+            except lmdb.Error as error:
+                self.close_files()
+                raise engine.translated(error, self.path) from error
             except BaseException:
                 self.close_files()
                 raise
             self.close_files()
         raise StorageError(f"{self.path}: is being replaced all the time")
 
-    def _check_pages(self) -> None:
-        for _ in range(_TRIES):
-            with self.begin() as txn:
-                if pages.check_snapshot(self._fd, self.path, txn.id()):
-                    return
-        raise DamagedError(f"{self.path}: no meta page has the number of the last transaction; {REMEDY}")
+    def _pages_checked(self) -> bool:
+        """Check LMDB's pages before it reads them; False if the file was replaced meanwhile."""
+        with self.begin() as txn:
+            if pages.check_snapshot(self._fd, self.path, txn.id()):
+                return True
+        # The new file shares the lock file, where LMDB has found the number of a transaction of the new one.
+        if self.replaced():
+            return False
+        raise DamagedError(f"{self.path}: the lock file names a transaction that the file does not have; {REMEDY}")
 
-    def check_pages(self, reader: Reader) -> bool:
-        """Look closely at LMDB's pages of a snapshot; False if two commits came in between: take another one."""
-        return pages.check_snapshot(self._fd, self.path, reader.txn.id(), deep=True)
+    def check_pages(self, reader: Reader) -> None:
+        """Look closely at LMDB's pages, those of a snapshot or of a later one; DamagedError if they are unsound."""
+        pages.check_snapshot(self._fd, self.path, reader.txn.id(), deep=True)
 
     def _open_databases(self) -> dict[bytes, Any]:
         try:
@@ -210,8 +227,8 @@ class Env:
             if not names >= set(wanted):
                 raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
             return {name: self.lmdb.open_db(name, create=False) for name in wanted}
-        except lmdb.Error as error:
-            raise NotAnIndexError(f"{self.path}: an LMDB file, and not an index ({error})") from error
+        except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
+            raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index ({error})") from error
 
     def databases(self, state: State) -> dict[bytes, Any]:
         """The databases of a snapshot; UpgradedError where it has more than were there when the file was opened."""
@@ -227,8 +244,35 @@ class Env:
             raise DamagedError(f"{self.path}: the state is of a newer format than the options; {REMEDY}")
 
     def begin(self, *, write: bool = False, parent: Any = None) -> Any:
-        """A transaction of LMDB."""
-        return self.lmdb.begin(write=write, parent=parent, buffers=True)
+        """A transaction of LMDB. The first one that writes makes sure that no other lock file is in use."""
+        txn = self.lmdb.begin(write=write, parent=parent, buffers=True)
+        if write and parent is None and not self._private:
+            try:
+                self._check_one_lock_file(txn)
+            except BaseException:
+                txn.abort()
+                raise
+        return txn
+
+    def _check_one_lock_file(self, txn: Any) -> None:
+        """LinkedError where somebody may use this file with another lock file: then neither would know of the other.
+
+        LMDB counts transactions in the lock file. If the file has a newer one, the next commit would undo it.
+        """
+        if os.fstat(self._fd).st_nlink > 1:
+            names.remove_dead(self.path, self._identity)
+            if os.fstat(self._fd).st_nlink > 1:
+                raise LinkedError(
+                    f"{self.path}: the file has another name (a hard link), and can only be read; "
+                    "remove the other name, or write to a copy (save(path), or cp)"
+                )
+        newest = max(meta.txn for meta in pages.read_metas(self._fd, self.path))
+        if newest != txn.id() - 1:
+            raise LinkedError(
+                f"{self.path}: the file has transaction {newest}, and its lock file knows of {txn.id() - 1}: another "
+                "process uses the file with another lock file (by another name, or this one was removed while the "
+                "index was open); close the index in all processes, and open it by one name"
+            )
 
     def replaced(self) -> bool:
         """Whether the path now leads to another file than the one that is open."""
@@ -237,8 +281,17 @@ class Env:
         try:
             there = os.stat(self.path)
         except FileNotFoundError:
+            # The name is gone. If the file has another one now, those who open it there do not know of us.
+            self.linked = self._fd >= 0 and os.fstat(self._fd).st_nlink > 0
             return False
-        return (there.st_dev, there.st_ino) != self._identity
+        except OSError as error:
+            raise engine.system_error(error, self.path) from error
+        self.linked = there.st_nlink > 1
+        return not self.is_file(there)
+
+    def is_file(self, status: os.stat_result) -> bool:
+        """Whether this is the file of which the system gave ``status``."""
+        return (status.st_dev, status.st_ino) == self._identity
 
     def close_files(self) -> None:
         """Let go of the file; nobody may be inside the gate."""
@@ -280,10 +333,13 @@ class Env:
             self._closing.set()
 
     def __del__(self) -> None:
-        # What was in memory and is a file now: whoever read it last lets go of it. (Others are closed by then.)
-        if self.pid == os.getpid() and self._private:
-            with contextlib.suppress(Exception):  # the interpreter may be ending
+        # An index in memory that was saved to a file: the last reader lets go of it. (All others are closed by then.)
+        # When the interpreter ends, modules may be gone already: this uses none of their names.
+        try:
+            if self._private:
                 self.close_files()
+        except Exception:
+            return
 
     def sleep(self) -> bool:
         """Before a fork: close the file and let nobody in, if nobody is using it now."""
@@ -301,6 +357,11 @@ class Env:
             self._owner = None
         else:
             self.gate.leave_alone()
+
+    def abandon(self) -> None:
+        """After a fork, in the child: the file was in use, and what is open stays with the parent."""
+        engine.abandon(self.lmdb, self.path)
+        self.lmdb, self._fd = None, -1
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -345,11 +406,12 @@ class Env:
             self.gate.leave()
 
     def check_unchanged(self, txn: Any) -> None:
-        """Without a lock file nobody knows of this reader: what it read is good if nobody has written since."""
-        if self._protected or self._private:
+        """If no writer knows of this reader, what it has read is good only if nobody has written since."""
+        if self._private or (self._protected and not self.linked):
             return
         if max(meta.txn for meta in pages.read_metas(self._fd, self.path)) != txn.id():
-            raise StorageError(f"{self.path}: was changed while it was read, and there is no lock file; try again")
+            why = "by another of its names" if self.linked else "and there is no lock file"
+            raise StorageError(f"{self.path}: the file was changed while it was read, {why}; try again")
 
     def follow_map(self) -> None:
         """Take over the map size that another process chose."""
@@ -439,12 +501,12 @@ class Env:
             try:
                 fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError as error:
-                raise IndexMissingError(f"{self.path}: is gone ({error.strerror})") from error
+                raise engine.system_error(error, self.path) from error
             locks.add(fd)
             try:
                 self._flock(fd, end)
                 status = os.fstat(fd)
-                if (status.st_dev, status.st_ino) == self._identity and not self.replaced():
+                if self.is_file(status) and not self.replaced():
                     yield
                     return
             finally:
@@ -478,8 +540,9 @@ class Env:
 
 _registry: dict[str, Env] = {}
 _registry_lock = threading.RLock()
-_abandoned: list[Env] = []
 _asleep: list[Env] = []
+#: Every environment of this process, those without a name included.
+_alive: weakref.WeakSet[Env] = weakref.WeakSet()
 #: Descriptors that hold a lock: a child of a fork must not keep it alive.
 locks: set[int] = set()
 
@@ -499,7 +562,10 @@ def try_lock(fd: int) -> bool:
 
 def unlock(fd: int) -> None:
     """Give a lock back and close its descriptor."""
-    # First for all copies: a child may have been forked a moment ago, with one that it does not know.
+    # A forked child has closed its copies already, and the number may be that of another file by now.
+    if fd not in locks:
+        return
+    # Unlock for all copies: a child may have been forked a moment ago, with one that it does not know.
     if fcntl is not None:
         with contextlib.suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_UN)
@@ -513,9 +579,8 @@ def open_env(path: str | os.PathLike[str], *, sync: bool = True) -> Env:
     while True:
         with _registry_lock:
             env = _registry.get(real)
-            if env is None and any(left.path == real for left in _abandoned):
-                raise ForkedError(f"{path}: was in use while this process was forked; open it in a fresh process")
             if env is None:
+                _check_other_names(real)
                 env = _registry[real] = Env(real, sync=sync)
                 return env
             if env.users:
@@ -526,16 +591,30 @@ def open_env(path: str | os.PathLike[str], *, sync: bool = True) -> Env:
         env._closing.wait()
 
 
+def _check_other_names(path: str) -> None:
+    """LinkedError where the file is open in this process by another name: LMDB would mix up the locks of the two."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return  # opening it tells why
+    for env in _registry.values():
+        if env.lmdb is not None and env.is_file(status):
+            raise LinkedError(
+                f"{path}: the file is open in this process by another name, {env.path}; use that name, or close it"
+            )
+
+
 def memory_env(build: Callable[[Env], None]) -> Env:
     """An environment without a file: pages of anonymous memory, gone when it is closed."""
-    directory = tempfile.mkdtemp(prefix="lsqindex-")
+    with engine.system_errors(tempfile.gettempdir()):
+        directory = tempfile.mkdtemp(prefix="lsqindex-")
     path = os.path.join(directory, "index")
     fd = -1
     try:
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("lsqindex")
-            os.symlink(f"/proc/self/fd/{fd}", path)
-        with engine.errors(path):
+        with engine.errors(path), engine.system_errors(path):
+            if hasattr(os, "memfd_create"):
+                fd = os.memfd_create("lsqindex")
+                os.symlink(f"/proc/self/fd/{fd}", path)
             engine.create(path)
             env = Env(path, sync=False, memory=True)
     finally:
@@ -573,12 +652,13 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     global _registry_lock
     _registry_lock = threading.RLock()
-    for env in _asleep:
-        env.wake(child=True)
-    # The others were in use: they stay the parent's, and their memory is never touched here.
-    _abandoned.extend(env for env in _registry.values() if env not in _asleep)
-    for env in _abandoned:
-        _registry.pop(env.path, None)
+    for env in list(_alive):
+        if env in _asleep:
+            env.wake(child=True)
+        else:
+            env.abandon()
+            if _registry.get(env.path) is env:
+                del _registry[env.path]
     _asleep.clear()
     for fd in locks:
         os.close(fd)
@@ -595,4 +675,4 @@ def check_process(env: Env) -> None:
         return
     if env.memory:
         raise ForkedError("an index in memory stays with the process that made it: save(path) it, and open that here")
-    raise ForkedError("the index was in use while the process was forked: fork when it is not, or open it in the child")
+    raise ForkedError("the index was in use when this process was forked; open it again here, with Index.open")

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
-import hashlib
 import os
-import secrets
 from collections.abc import Iterator
 
-import lmdb
-
-from . import engine, pages
+from . import engine, names, pages
 from .env import Env, locks, try_lock, unlock
 from .writer import Writer
 
@@ -23,49 +18,47 @@ def new_file(path: str) -> Iterator[Env]:
 
     Its maker holds a lock on it, so that what a killed one left behind is known, and removed by the next.
     """
-    directory, name = os.path.split(os.path.realpath(path))
-    prefix = os.path.join(directory, f".{hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()}-")
-    _remove_leftovers(prefix)
-    passing, lock = _claim(prefix, path)
-    locks.add(lock)
+    maker = os.getpid()
+    _remove_leftovers(path)
+    passing, lock = _claim(path)
     env = None
     try:
-        try:
+        with engine.errors(path):
             engine.create(passing)
-        except lmdb.Error as error:
-            raise engine.translated(error, path) from error
         env = Env(passing, sync=False, private=True)
         yield env
     finally:
-        if env is not None:
-            env.close()
-        _remove_locked(passing, lock)
+        # (A child that was forked in the block leaves the file to its parent.)
+        if os.getpid() == maker:
+            if env is not None:
+                env.close()
+            _remove_locked(passing, lock)
 
 
-def _claim(prefix: str, path: str) -> tuple[str, int]:
+def _claim(path: str) -> tuple[str, int]:
     """A new, empty, locked file: its name and its descriptor."""
     while True:
-        passing = f"{prefix}{secrets.token_hex(8)}.new"
-        try:
+        passing = names.fresh(path)
+        with engine.system_errors(path):
             lock = os.open(passing, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
-        except OSError as error:
-            raise engine.system_error(error, path) from error
+        locks.add(lock)
         # Between these two lines another may take it for a leftover.
         if try_lock(lock) and os.path.exists(passing):
             return passing, lock
-        os.close(lock)
+        unlock(lock)
 
 
-def _remove_leftovers(prefix: str) -> None:
-    for passing in glob.glob(glob.escape(prefix) + "*.new"):
+def _remove_leftovers(path: str) -> None:
+    for passing in names.all_of(path):
         try:
-            lock = os.open(passing, os.O_RDONLY)
+            lock = os.open(passing, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError:
             continue
+        locks.add(lock)
         if try_lock(lock):
             _remove_locked(passing, lock)
         else:
-            os.close(lock)
+            unlock(lock)
 
 
 def finish(env: Env) -> str:
@@ -90,7 +83,8 @@ def place(new: str, path: str) -> None:
         # A file system without hard links.
         if os.path.lexists(path):
             raise FileExistsError(path) from None
-        os.rename(new, path)
+        with engine.system_errors(path):
+            os.rename(new, path)
     _sync_directory(path)
 
 
@@ -102,8 +96,9 @@ def replace(new: str, writer: Writer) -> None:
     that the path leads elsewhere; who opens the path gets the old file or the new.
     """
     env = writer.env
-    pages.set_txn(new, writer.state.txn)
-    os.replace(new, env.path)
+    with engine.system_errors(env.path):
+        pages.set_txn(new, writer.state.txn)
+        os.replace(new, env.path)
     _sync_directory(env.path)
     writer.abort()
     env.reopen()
@@ -131,5 +126,5 @@ def _remove_locked(path: str, lock: int) -> None:
 
 def _remove(path: str) -> None:
     for name in (path, path + "-lock"):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), engine.system_errors(path):
             os.unlink(name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from ..errors import DamagedError, NewerFormatError, NotAnIndexError
+from ..errors import DamagedError, NewerFormatError, NotAnIndexError, StorageError
 from . import kept, keys, records
 
 if TYPE_CHECKING:
@@ -344,7 +344,16 @@ def read_state(env: Env, txn: Any, *, writing: bool = False) -> State:
     data, known = bytes(value), env.last_state
     state = known[1] if known and known[0] == data else State.from_record(data)
     if state.txn != txn.id() - writing:
-        kind = OvertakenError if state.txn > txn.id() else DamagedError
-        raise kind(f"{env.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {records.REMEDY}")
+        if env.linked and not writing:
+            raise StorageError(f"{env.path}: the file was changed by another of its names; open it by one name only")
+        if state.txn > txn.id():
+            raise OvertakenError(
+                f"{env.path}: the state is of transaction {state.txn}, and the lock file knows of {txn.id()}: another "
+                "process uses the file with another lock file (close the index in all processes, and open it by one "
+                f"name), or the file is damaged; {records.REMEDY}"
+            )
+        raise DamagedError(
+            f"{env.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {records.REMEDY}"
+        )
     env.last_state = (data, state)
     return state

@@ -16,8 +16,8 @@ from functools import partial
 import numpy as np
 
 from ..errors import DamagedError, IndexExistsError, LsqIndexError, NotAnIndexError, StorageError
+from . import engine, files, keys, merge, sorted_ids
 from . import env as envs
-from . import files, keys, merge, sorted_ids
 from .columns import Column, RowNumbers, rows_within
 from .env import Env, Reader, Wait
 from .meta import Options, Subset, read_subset, read_training
@@ -60,7 +60,7 @@ def save_copy(
             target = envs.open_env(path)
         except NotAnIndexError as error:
             raise IndexExistsError(f"{path}: is there and is not an index; it is left alone") from error
-        with contextlib.closing(target), target.write(wait) as held:
+        with contextlib.closing(target), target.write(wait) as held, engine.errors(path):
             held.begin()
             _replace(new, held)
 

@@ -1,0 +1,166 @@
+"""A file that is opened, checked, copied and compacted while another process writes to it: never a false alarm.
+
+Everything runs in processes of its own. ``LSQINDEX_LONG=1`` opens the file 100,000 times, on disk and in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lsqindex
+from lsqindex import Index
+from lsqindex.errors import DamagedError
+from lsqindex.storage import pages
+
+LONG = os.environ.get("LSQINDEX_LONG") == "1"
+
+WRITER = """
+import os, sys
+import numpy as np
+from lsqindex import Index
+
+path, stop = sys.argv[1:]
+rng = np.random.default_rng(0)
+index = Index.open(path)
+number = 0
+while not os.path.exists(stop):
+    number += 1
+    index.add(rng.standard_normal((3, 4)), rng.permutation(400)[:3], upsert=True)
+    if number % 50 == 0:
+        index.delete(rng.permutation(400)[:100])
+    if number % 200 == 0:
+        index.compact()
+print(number)
+"""
+
+READER = """
+import collections, sys
+from lsqindex import Index
+from lsqindex.errors import LsqIndexError
+from lsqindex.storage import engine
+
+path, use, times, first_map = *sys.argv[1:3], int(sys.argv[3]), int(sys.argv[4])
+engine.INITIAL_MAP = first_map
+seen = collections.Counter()
+for _ in range(times):
+    try:
+        with Index.open(path, read_only=use in ("open", "check")) as index:
+            if use == "check":
+                seen.update(index.check())
+            elif use == "save":
+                index.save(path + ".copy")
+                with Index.open(path + ".copy", read_only=True) as copy:
+                    seen.update(copy.check())
+            elif use == "compact":
+                index.compact()
+    except LsqIndexError as error:
+        seen[f"{type(error).__name__}: {error}"] += 1
+print(times, dict(seen))
+"""
+
+
+def start(program: str, *arguments: Any) -> subprocess.Popen[str]:
+    """A Python process that runs ``program``."""
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(lsqindex.__file__).parents[1])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    """What the process printed; it must have ended well, and without a word on stderr."""
+    out, err = process.communicate(timeout=7200)
+    assert process.returncode == 0 and not err, (process.returncode, out, err)
+    return out.strip()
+
+
+@pytest.fixture(params=["disk", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A directory on disk, or in the memory of the machine: commits are much faster there."""
+    shared = Path("/dev/shm")
+    if request.param == "disk":
+        yield tmp_path
+    elif not shared.is_dir():
+        pytest.skip("no file system in memory")
+    else:
+        with tempfile.TemporaryDirectory(dir=shared) as name:
+            yield Path(name)
+
+
+@pytest.mark.parametrize(
+    ("use", "times", "first_map"),
+    [
+        ("open", 100_000 if LONG else 600, 1 << 30),
+        ("open", 10_000 if LONG else 300, 1),  # the map is as large as the file is when it is opened
+        ("check", 5_000 if LONG else 50, 1 << 30),
+        ("save", 1_000 if LONG else 20, 1 << 30),
+        ("compact", 1_000 if LONG else 20, 1 << 30),
+    ],
+)
+def test_no_false_alarm_while_another_process_writes(folder: Path, use: str, times: int, first_map: int) -> None:
+    path, stop = folder / "index.lsq", folder / "stop"
+    with Index.create(path, 4, train_size=1 << 40) as index:
+        index.add(np.zeros((50, 4)), np.arange(50))
+    writer = start(WRITER, path, stop)
+    try:
+        said = end(start(READER, path, use, times, first_map))
+    finally:
+        stop.touch()
+        commits = end(writer)
+    print(f"{use}: {said}, beside {commits} commits")
+    assert said == f"{times} {{}}"
+    assert int(commits) > 1
+    with Index.open(path, read_only=True) as index:
+        assert index.check() == []
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_commits_between_reading_the_meta_pages_and_walking_the_trees(
+    deep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file has grown since it was mapped, and the meta page is that of another snapshot."""
+    path = tmp_path / "index.lsq"
+    with Index.create(path, 4, train_size=1 << 40) as index:
+        index.add(np.zeros((50, 4)))
+        map_file, commits = pages._map, []
+
+        def slow(fd: int) -> Any:
+            file = map_file(fd)
+            for _ in range(2):
+                commits.append(index.add(np.ones((2000, 4))))
+            return file
+
+        with index._env.read() as reader:
+            monkeypatch.setattr(pages, "_map", slow)
+            assert pages.check_snapshot(index._env._fd, str(path), reader.txn.id(), deep=deep)
+        assert len(commits) == 2
+
+
+def test_a_finding_in_every_snapshot_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finding is looked at again while others commit, but not for ever."""
+    path = tmp_path / "index.lsq"
+    with Index.create(path, 4, train_size=1 << 40) as index:
+        index.add(np.ones((1, 4)))
+        found: list[int] = []
+
+        def damaged(*_: Any) -> tuple[str, int]:
+            found.append(len(index.add(np.ones((1, 4)))))
+            return "a damaged page", 7
+
+        monkeypatch.setattr(pages, "check_pages", damaged)
+        monkeypatch.setattr(pages, "_PAUSE", 0)
+        with index._env.read() as reader, pytest.raises(DamagedError, match="page 7: a damaged page; restore"):
+            reader.env.check_pages(reader)
+        assert len(found) > 1
