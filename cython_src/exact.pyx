@@ -16,7 +16,7 @@ cdef extern from "rows.h" nogil:
         int64_t records
 
 cdef extern from "exact.h" nogil:
-    int LSQ_FLOAT32, LSQ_FLOAT16, LSQ_INT8, LSQ_L2, LSQ_IP, LSQ_COSINE, LSQ_WIDE
+    int LSQ_FLOAT32, LSQ_FLOAT16, LSQ_INT8, LSQ_SCALED_FLOAT16, LSQ_L2, LSQ_IP, LSQ_COSINE, LSQ_WIDE
     ctypedef struct lsq_kept:
         const lsq_column *column
         int kind
@@ -26,7 +26,12 @@ cdef extern from "exact.h" nogil:
     int64_t lsq_distances(int level, const lsq_kept *kept, const float *query, float *q, const uint32_t *rows,
                           int64_t n, float *out)
 
-_KINDS = {"float32": LSQ_FLOAT32, "float16": LSQ_FLOAT16, "int8": LSQ_INT8}
+_KINDS = {
+    "float32": LSQ_FLOAT32,
+    "float16": LSQ_FLOAT16,
+    "int8": LSQ_INT8,
+    "scaled-float16": LSQ_SCALED_FLOAT16,
+}
 # Asked once: in a virtual machine it takes as long as a search.
 cdef bint _HALVES = lsq_converts_halves()
 _METRICS = {"l2": LSQ_L2, "ip": LSQ_IP, "cosine": LSQ_COSINE}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .. import Index
 from ..errors import LsqIndexError
-from ..storage.kept import width
+from ..storage.kept import LAYOUTS, width
 from ..vectors import Vectors
 
 #: The first are quick to train or the best, the last are slow: time may run out.
@@ -153,7 +153,7 @@ def tried(task: Task, made: dict[str, Any], max_bytes: int | None) -> list[Trial
 
     found = [_measured(task, index, made, {}, size, seconds)]
     for kind in ("int8", "float16"):
-        whole = size + width(task.dim, kind)
+        whole = size + width(task.dim, LAYOUTS[kind])
         if max_bytes is None or whole <= max_bytes:
             kept = index if kind == "float16" else _filled(task, {"encoder": index.encoder}, kind)
             found += _reranked(task, kept, {**made, "keep_vectors": kind}, whole, seconds)
@@ -188,7 +188,7 @@ def _by_lists(
     found: list[Trial] = []
     if max_bytes is None or size <= max_bytes:
         found.append(_measured(task, index, made, {"strategy": "subset"}, size, seconds))
-    size += width(task.dim, "float16")
+    size += width(task.dim, LAYOUTS["float16"])
     if max_bytes is None or size <= max_bytes:
         options = {"strategy": "subset", "rerank": 10 * task.k}
         found.append(_measured(task, index, {**made, "keep_vectors": "float16"}, options, size, seconds))
