@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,17 +12,25 @@ from numpy.typing import NDArray
 
 from . import by_lists, by_scan
 from .coder import Coder
+from .encoders.linalg import squares
 from .filters import Condition
 from .request import Request, choose
 from .search import exact, rerank, scan, topk
 from .select import select
+from .snapshot import once
+from .storage import sorted_ids
 from .storage.columns import RowNumbers
 from .storage.meta import read_subset
 from .storage.store import Store
+from .stored import vectors_of
 from .vectors import Vectors
 
 #: Queries against vectors are taken in groups whose distances to all rows fit into about so many bytes.
 _GROUP_BYTES = 64 << 20
+
+#: Under cosine, a query whose squares add up to less than the first is multiplied by the second: products with such
+#: small numbers are too small for float32.
+_SMALL, _LIFT = 2.0**-80, np.float32(2.0**100)
 
 
 class Answer(NamedTuple):
@@ -45,12 +55,19 @@ def search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, s
     if not len(request.queries) or not store.state.count or (rows is not None and not len(rows)):
         counts, no_rows = np.zeros(len(request.queries), np.int64), np.empty(0, np.uint32)
         return _padded(counts, no_rows, np.empty(0, np.float32), _no_ids(store), request.k), strategy, why
+    if coder.metric == "cosine" and not request.by_score:
+        small = squares(request.queries) < _SMALL
+        if small.any():
+            return _with_small_queries(store, coder, request, rows, strategy, small), strategy, why
+    return _found(store, coder, request, rows, strategy), strategy, why
+
+
+def _found(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, strategy: str) -> Answer:
     if coder.layout.floats:
         assert rows is not None
-        return _search_vectors(store, coder, request, rows), strategy, why
+        return _search_vectors(store, coder, request, rows)
     wide = min(max(request.k, request.rerank), store.state.count)
-    found = (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, rows, wide)
-    return found, strategy, why
+    return (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, rows, wide)
 
 
 def allowed_rows(store: Store, allowed: Any) -> RowNumbers:
@@ -61,6 +78,103 @@ def allowed_rows(store: Store, allowed: Any) -> RowNumbers:
     return np.unique(found[found >= 0]).astype(np.uint32)
 
 
+# -- cosine: queries of zeros, and nearly so ---------------------------------------------------------
+
+
+def _with_small_queries(
+    store: Store, coder: Coder, request: Request, rows: RowNumbers | None, strategy: str, small: NDArray[np.bool_]
+) -> Answer:
+    """Short queries are made longer, which changes no cosine. Queries of zeros are at distance 1 from every row."""
+    queries = request.queries * np.where(small, _LIFT, np.float32(1))[:, None]
+    zeros = np.logical_not(queries.any(axis=1))
+    if not zeros.any():
+        return _found(store, coder, replace(request, queries=queries), rows, strategy)
+    first = _first_by_id(store, rows, request.k)
+    one = _padded(np.array([len(first)]), first, np.ones(len(first), np.float32), store.ids_of(first), request.k)
+    by_id = _joined([one] * int(zeros.sum()))
+    if zeros.all():
+        return by_id
+    others = _found(store, coder, replace(request, queries=queries[~zeros]), rows, strategy)
+    order = np.argsort(np.concatenate([np.flatnonzero(zeros), np.flatnonzero(~zeros)]))
+    ids, distances, found = _joined([by_id, others])
+    return Answer(ids[order], distances[order], found[order])
+
+
+def _zeros_among(store: Store, coder: Coder, rows: RowNumbers) -> RowNumbers:
+    """All rows of zeros that have the same code as one of ``rows``, which are at distance 1 from a query."""
+    if not len(rows):
+        return rows
+    rows = np.unique(rows)
+    found = rows[~vectors_of(store, coder, rows).any(axis=1)]
+    codes = np.unique(store.codes().gather(found), axis=0)
+    same = [once(store, ("zeros", code.tobytes()), partial(_zeros, store, coder, code)) for code in codes]
+    return np.concatenate([rows[:0], *same])
+
+
+def _zeros(store: Store, coder: Coder, code: NDArray[np.uint8]) -> RowNumbers:
+    """All rows of zeros with that code."""
+    found = []
+    living = store.living()
+    for first in range(0, len(living), 1 << 16):
+        rows = living[first : first + (1 << 16)]
+        rows = rows[(store.codes().gather(rows) == code).all(axis=1)]
+        found.append(rows[~vectors_of(store, coder, rows).any(axis=1)])
+    return np.concatenate(found)
+
+
+def _without_zeros(
+    store: Store, coder: Coder, request: Request, rows: RowNumbers | None, found: Any, zeros: RowNumbers
+) -> Answer:
+    """Re-ranked answers where rows of zeros were among the candidates of some queries.
+
+    Zeros share a code, so many of them can take the places of all other candidates. These queries are searched again
+    among the other rows, and the first zeros by id join what is found, at their distance of 1.
+    """
+    counts, near, distances, ids = found
+    counts, places = topk.order(counts, distances, ids, request.k)
+    answer = _padded(counts, near[places], distances[places], _take(ids, places), request.k)
+    crowded = np.unique(np.repeat(np.arange(len(found[0])), found[0])[np.isin(near, zeros)])
+    everything = store.living() if rows is None else rows
+    zero = np.zeros(store.state.rows, np.bool_)
+    zero[zeros] = True
+    left, first = everything[~zero[everything]], everything[zero[everything]]
+    first = _first_by_id(store, first, request.k)
+    again = replace(request, queries=request.queries[crowded])
+    n = len(crowded)
+    counts, near, distances = np.zeros(n, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32)
+    if len(left):
+        wide = min(max(request.k, request.rerank), len(left))
+        tables = coder.encoder._checked_tables(again.queries, coder.metric, request.distance)
+        counts, near, _, _ = _nearest(store, by_scan.find(store, coder, again, tables, left, wide), wide)
+        better = _again(store, coder, again, again.queries, counts, near)
+        assert better is not None
+        distances = better
+    order = np.argsort(
+        np.concatenate([np.repeat(np.arange(n), counts), np.repeat(np.arange(n), len(first))]), kind="stable"
+    )
+    near = np.concatenate([near, np.tile(first, n)])[order]
+    distances = np.concatenate([distances, np.ones(n * len(first), np.float32)])[order]
+    ids = store.ids_of(near)
+    counts, places = topk.order(counts + len(first), distances, ids, request.k)
+    better_answer = _padded(counts, near[places], distances[places], _take(ids, places), request.k)
+    for whole, part in zip(answer, better_answer, strict=True):
+        whole[crowded] = part
+    return answer
+
+
+def _first_by_id(store: Store, rows: RowNumbers | None, k: int) -> RowNumbers:
+    """Of ``rows``, or all for None, the k of the smallest ids, in their order."""
+    if rows is None:
+        found: list[RowNumbers] = []
+        for _, block in sorted_ids.blocks(store.source):
+            found.append(block[: k - sum(map(len, found))])
+            if sum(map(len, found)) == k:
+                break
+        return np.concatenate(found)
+    _, places = topk.order(np.array([len(rows)]), np.ones(len(rows), np.float32), store.ids_of(rows), k)
+    return rows[places]
+
+
 # -- distance estimation --------------------------------------------------------------------------
 
 
@@ -69,6 +183,10 @@ def _by_scan(store: Store, coder: Coder, request: Request, rows: RowNumbers | No
     counts, near, distances, ids = _nearest(store, by_scan.find(store, coder, request, tables, rows, wide), wide)
     if request.rerank:
         better = _again(store, coder, request, request.queries, counts, near)
+        if better is not None and coder.metric == "cosine" and store.options.keep_vectors:
+            zeros = _zeros_among(store, coder, near[better == 1])
+            if len(zeros):
+                return _without_zeros(store, coder, request, rows, (counts, near, better, ids), zeros)
         distances = distances if better is None else better
         counts, places = topk.order(counts, distances, ids, request.k)
         near, distances, ids = near[places], distances[places], _take(ids, places)

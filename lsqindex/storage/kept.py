@@ -80,8 +80,8 @@ def _plain(vectors: NDArray[Any], layout: str, first: int) -> NDArray[np.uint8]:
     if layout == "float16" and not np.isfinite(numbers).all():
         fit = np.isfinite(numbers).all(axis=1)
         raise VectorError(
-            f"vectors: row {first + int(np.argmin(fit))} has numbers beyond the range of float16 (±65504), and a file that "
-            "an older version created has no scales; scale the vectors, or build a new index"
+            f"vectors: row {first + int(np.argmin(fit))} has numbers beyond the range of float16 (±65504), and a file "
+            "that an older version created has no scales; scale the vectors, or build a new index"
         )
     return numbers.view(np.uint8)
 
