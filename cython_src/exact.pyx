@@ -16,7 +16,7 @@ cdef extern from "rows.h" nogil:
         int64_t records
 
 cdef extern from "exact.h" nogil:
-    int LSQ_FLOAT32, LSQ_FLOAT16, LSQ_INT8, LSQ_L2, LSQ_IP, LSQ_COSINE, LSQ_WIDE
+    int LSQ_FLOAT32, LSQ_FLOAT16, LSQ_INT8, LSQ_SCALED_FLOAT16, LSQ_L2, LSQ_IP, LSQ_COSINE, LSQ_WIDE
     ctypedef struct lsq_kept:
         const lsq_column *column
         int kind
@@ -29,7 +29,12 @@ cdef extern from "exact.h" nogil:
 cdef extern from "misses.h" nogil:
     double lsq_expected_misses(const float *x, const float *y, int64_t n, double kth, int64_t total)
 
-_KINDS = {"float32": LSQ_FLOAT32, "float16": LSQ_FLOAT16, "int8": LSQ_INT8}
+_KINDS = {
+    "float32": LSQ_FLOAT32,
+    "float16": LSQ_FLOAT16,
+    "int8": LSQ_INT8,
+    "scaled-float16": LSQ_SCALED_FLOAT16,
+}
 # Asked once: in a virtual machine it takes as long as a search.
 cdef bint _HALVES = lsq_converts_halves()
 _METRICS = {"l2": LSQ_L2, "ip": LSQ_IP, "cosine": LSQ_COSINE}

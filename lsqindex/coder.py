@@ -6,6 +6,7 @@ The record in the file: {"name", "config", "distribution", "fitted": bytes or ni
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgpack
@@ -26,6 +27,7 @@ from .errors import (
 from .storage import meta
 from .storage.records import REMEDY
 from .vectors import Vectors
+from .zero_code import zero_code
 
 
 class Coder:
@@ -88,7 +90,16 @@ class Coder:
         """Codes of checked float32 vectors."""
         if self.floats:
             return np.ascontiguousarray(vectors, "<f4").view(np.uint8)
-        return self.encoder.encode(self.prepare(vectors), threads=threads)
+        codes = self.encoder.encode(self.prepare(vectors), threads=threads)
+        if self.metric == "cosine":
+            zeros = ~vectors.any(axis=1)
+            if zeros.any():
+                codes[zeros] = self._zero_code
+        return codes
+
+    @cached_property
+    def _zero_code(self) -> NDArray[np.uint8]:
+        return zero_code(self.encoder)
 
     def decode(self, codes: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Vectors of codes."""
@@ -235,7 +246,11 @@ def unit(vectors: Vectors) -> Vectors:
 
 
 class Prepared:
-    """Rows of any array as an encoder sees them, converted when they are read: for ``fit``."""
+    """Rows of any array as an encoder sees them, converted when they are read: for ``fit``.
+
+    Under cosine vectors of zeros have nothing to teach, and would bend what is learned towards them: each is replaced
+    by another row of those read with it.
+    """
 
     def __init__(self, rows: Any, coder: Coder) -> None:
         self.shape, self.dtype = tuple(rows.shape), np.dtype(np.float32)
@@ -244,4 +259,10 @@ class Prepared:
     def __getitem__(self, where: Any) -> Vectors:
         with np.errstate(over="ignore"):  # what becomes inf here is refused by the encoder's own door
             block = np.ascontiguousarray(self._rows[where], np.float32)
-        return self._coder.prepare(block) if np.isfinite(block).all() else block
+        if not np.isfinite(block).all():
+            return block
+        if self._coder.metric == "cosine":
+            there = block.any(axis=1)
+            if there.any() and not there.all():
+                block = block[np.where(there, np.arange(len(block)), np.resize(np.flatnonzero(there), len(block)))]
+        return self._coder.prepare(block)

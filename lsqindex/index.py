@@ -52,7 +52,7 @@ from .settings import (
     new_path,
     thread_count,
 )
-from .storage import check, engine, files, keys, merge, rewrite
+from .storage import check, engine, files, kept, keys, merge, rewrite
 from .storage import env as envs
 from .storage.columns import RowNumbers
 from .storage.env import Env, Reader, Reading, Wait
@@ -340,7 +340,7 @@ class Index:
                 "training": retraining.told(reader),
                 "exact": coder.floats,
                 "code_bytes": coder.code_size,
-                "keep_vectors": self._options.keep_vectors,
+                "keep_vectors": kept.NAMES[self._options.keep_vectors] if self._options.keep_vectors else None,
                 "subset": tables.kind if tables else None,
                 "tables": len(tables.tables) if tables else 0,
                 "table_bits": max(tables.widths, default=None) if tables else None,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from . import retraining
 from .coder import Coder
 from .encoders.base import Progress as FitProgress
-from .errors import IdError, VectorError
+from .errors import IdError
 from .ids import Ids
 from .storage import merge, postings
 from .storage.columns import Column, rows_within
@@ -204,16 +204,6 @@ def row_bytes(coder: Coder, options: Options) -> int:
     return coder.code_size + vectors + 32
 
 
-def kept(vectors: Vectors, kind: str | None, first: int = 0) -> NDArray[np.uint8] | None:
-    """Vectors as they are kept, as bytes; VectorError where float16 cannot hold them."""
-    if kind is None:
-        return None
-    rows = to_bytes(vectors, kind)
-    # All that float32 holds fits the others, for its size has a limit (vectors.py).
-    fit = np.isfinite(rows.view("<f2")).all(axis=1) if kind == "float16" else np.ones(1, np.bool_)
-    if not fit.all():
-        raise VectorError(
-            f"vectors: row {first + int(np.argmin(fit))} has numbers beyond the range of float16 (±65504); scale "
-            "them, or create the index with keep_vectors='float32' or 'int8'"
-        )
-    return rows
+def kept(vectors: Vectors, layout: str | None, first: int = 0) -> NDArray[np.uint8] | None:
+    """Vectors as they are kept, as bytes; None where they are not."""
+    return None if layout is None else to_bytes(vectors, layout, first)

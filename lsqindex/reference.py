@@ -353,7 +353,7 @@ def _sampled(records: list[int]) -> NDArray[np.int64]:
 
 # -- exact distances of kept vectors (cython_src/exact.h) ------------------------------------------
 
-#: A vector whose squares add up to less than the first is multiplied by the second, for cosine.
+#: A sum of squares below the first may have lost numbers. A query so short is multiplied by the second, for cosine.
 SMALL, LIFT = 2.0**-80, np.float32(2.0**100)
 
 
@@ -363,14 +363,23 @@ def exact_distances(vectors: NDArray[np.float32], metric: str, query: NDArray[np
     >>> exact_distances(np.eye(2, dtype=np.float32), "cosine", np.array([0, 3], np.float32))
     array([1., 0.], dtype=float32)
     """
+    wide = query.astype(np.float64)
     if metric == "l2":
-        return lane_sums((query - vectors) ** 2).astype(np.float32)
+        sums = lane_sums((query - vectors) ** 2)
+        return np.where(sums < SMALL, _wide_sums((wide - vectors) ** 2), sums).astype(np.float32)
+    own = lane_sums((query * query)[None])
     if metric == "ip":
-        return (-lane_sums(query * vectors)).astype(np.float32)
-    rows, one = _lifted(vectors), _lifted(query[None])
-    norms = np.sqrt(lane_sums(rows * rows) * lane_sums(one * one))
-    cosines = np.divide(lane_sums(one * rows), norms, out=np.zeros(len(rows)), where=norms > 0)
-    return (1 - cosines).astype(np.float32)
+        products = _wide_sums(wide * vectors) if own < SMALL else lane_sums(query * vectors)
+        return (-products).astype(np.float32)
+    if own < SMALL:
+        query = query * LIFT
+        wide, own = query.astype(np.float64), lane_sums((query * query)[None])
+    products, squares = lane_sums(query * vectors), lane_sums(vectors * vectors)
+    small = squares < SMALL
+    products = np.where(small, _wide_sums(wide * vectors), products)
+    squares = np.where(small, _wide_sums(vectors.astype(np.float64) ** 2), squares)
+    norms = np.sqrt(squares * own)
+    return (1 - np.divide(products, norms, out=np.zeros(len(norms)), where=norms > 0)).astype(np.float32)
 
 
 def expected_misses(estimates: NDArray[np.float32], exact: NDArray[np.float32], kth: float, total: int) -> float:
@@ -413,9 +422,9 @@ def lane_sums(terms: NDArray[np.float32]) -> NDArray[np.float64]:
     return out
 
 
-def _lifted(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    small = lane_sums(vectors * vectors) < SMALL
-    return vectors * np.where(small, LIFT, np.float32(1))[:, None]
+def _wide_sums(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of each row in float64, term after term."""
+    return 0.0 + np.cumsum(terms, axis=1)[:, -1]  # as a sum that begins with 0: never −0
 
 
 # -- posting lists and scores (cython_src/lists.h, probes.h, scores.h) -----------------------------

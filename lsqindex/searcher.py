@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from . import by_lists, by_scan
 from .coder import Coder
 from .encoders.layout import Tables
+from .encoders.linalg import squares
 from .filters import Condition
 from .request import Request, choose
 from .search import exact, rerank, scan, topk
 from .select import select
 from .snapshot import once
+from .storage import sorted_ids
 from .storage.columns import RowNumbers
 from .storage.meta import read_subset
 from .storage.store import Store
@@ -30,6 +32,10 @@ _KNOWN_BYTES = 16 << 20
 
 #: Queries that re-rank many rows are taken in groups that re-rank about so many together.
 _DEEP_ROWS = 1 << 22
+
+#: Under cosine, a query whose squares add up to less than the first is multiplied by the second: products with such
+#: small numbers are too small for float32.
+_SMALL, _LIFT = 2.0**-80, np.float32(2.0**100)
 
 
 class Answer(NamedTuple):
@@ -65,12 +71,19 @@ def _search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, 
     if not len(request.queries) or not store.state.count or (rows is not None and not len(rows)):
         counts, no_rows = np.zeros(len(request.queries), np.int64), np.empty(0, np.uint32)
         return _padded(counts, no_rows, np.empty(0, np.float32), _no_ids(store), request.k), strategy, why
+    if coder.metric == "cosine" and not request.by_score:
+        small = squares(request.queries) < _SMALL
+        if small.any():
+            return _with_small_queries(store, coder, request, rows, strategy, small), strategy, why
+    return _found(store, coder, request, rows, strategy), strategy, why
+
+
+def _found(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, strategy: str) -> Answer:
     if request.exact:
         assert rows is not None
-        return (_search_vectors if coder.floats else _search_kept)(store, coder, request, rows), strategy, why
+        return (_search_vectors if coder.floats else _search_kept)(store, coder, request, rows)
     wide = min(max(request.k, request.rerank), store.state.count)
-    found = (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, rows, wide)
-    return found, strategy, why
+    return (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, rows, wide)
 
 
 def allowed_rows(store: Store, allowed: Any) -> RowNumbers:
@@ -79,6 +92,41 @@ def allowed_rows(store: Store, allowed: Any) -> RowNumbers:
         return select(store, allowed)
     found = store.rows_of(allowed)
     return np.unique(found[found >= 0]).astype(np.uint32)
+
+
+# -- cosine: queries of zeros, and nearly so ---------------------------------------------------------
+
+
+def _with_small_queries(
+    store: Store, coder: Coder, request: Request, rows: RowNumbers | None, strategy: str, small: NDArray[np.bool_]
+) -> Answer:
+    """Short queries are made longer, which changes no cosine. Queries of zeros are at distance 1 from every row."""
+    queries = request.queries * np.where(small, _LIFT, np.float32(1))[:, None]
+    zeros = np.logical_not(queries.any(axis=1))
+    if not zeros.any():
+        return _found(store, coder, replace(request, queries=queries), rows, strategy)
+    first = _first_by_id(store, rows, request.k)
+    one = _padded(np.array([len(first)]), first, np.ones(len(first), np.float32), store.ids_of(first), request.k)
+    by_id = _joined([one] * int(zeros.sum()))
+    if zeros.all():
+        return by_id
+    others = _found(store, coder, replace(request, queries=queries[~zeros]), rows, strategy)
+    order = np.argsort(np.concatenate([np.flatnonzero(zeros), np.flatnonzero(~zeros)]))
+    ids, distances, found = _joined([by_id, others])
+    return Answer(ids[order], distances[order], found[order])
+
+
+def _first_by_id(store: Store, rows: RowNumbers | None, k: int) -> RowNumbers:
+    """Of ``rows``, or all for None, the k of the smallest ids, in their order."""
+    if rows is None:
+        found: list[RowNumbers] = []
+        for _, block in sorted_ids.blocks(store.source):
+            found.append(block[: k - sum(map(len, found))])
+            if sum(map(len, found)) == k:
+                break
+        return np.concatenate(found)
+    _, places = topk.order(np.array([len(rows)]), np.ones(len(rows), np.float32), store.ids_of(rows), k)
+    return rows[places]
 
 
 # -- distance estimation --------------------------------------------------------------------------

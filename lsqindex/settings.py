@@ -56,7 +56,8 @@ def make_options(
     least = made._min_vectors()[0]
     size = max(TRAIN_SIZE, least) if train_size is None else check_int("train_size", train_size, max(1, least), 1 << 40)
     names = read_fields(fields)
-    return Options(dim, metric, ids, keep_vectors, size, uuid.uuid4().bytes, names), Coder(made, dim, metric)
+    layout = None if keep_vectors is None else kept.LAYOUTS[keep_vectors]
+    return Options(dim, metric, ids, layout, size, uuid.uuid4().bytes, names), Coder(made, dim, metric)
 
 
 def worth_encoding(encoder: Encoder, dim: int) -> bool:

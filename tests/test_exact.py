@@ -20,6 +20,7 @@ from lsqindex.storage import kept
 
 Metric = Literal["l2", "ip", "cosine"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
+LAYOUTS = tuple(kept.NAMES)
 DIMS = (1, 3, 7, 15, 16, 17, 31, 32, 33, 384, 511, 512, 513, 1000, 1545)
 
 few = settings(max_examples=100, deadline=None)
@@ -96,13 +97,14 @@ def near(found: Any, stored: Stored, metric: Metric, query: Any, rows: Any, with
     vectors, one = stored.of(rows).astype(np.float64), np.asarray(query, np.float64)
     truth = exact.distances(one, vectors, metric).astype(np.float64)
     terms = {"l2": (vectors - one) ** 2, "ip": np.abs(vectors * one), "cosine": np.ones((len(vectors), 1))}[metric]
-    return bool((np.abs(found - truth) <= within * terms.sum(axis=1)).all())
+    # 2⁻¹⁴⁹ is the smallest float32: each term is rounded to a multiple of it.
+    return bool((np.abs(found - truth) <= within * terms.sum(axis=1) + stored.dim * 2.0**-149).all())
 
 
 # -- the bits of the reference ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", kept.KINDS)
+@pytest.mark.parametrize("kind", LAYOUTS)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("dim", DIMS)
 def test_distances_equal_the_reference(simd: str, kind: str, metric: Metric, dim: int) -> None:
@@ -118,7 +120,7 @@ def test_distances_equal_the_reference(simd: str, kind: str, metric: Metric, dim
     assert near(got[:33], stored, metric, queries[1], rows[:33])
 
 
-@pytest.mark.parametrize("kind", kept.KINDS)
+@pytest.mark.parametrize("kind", LAYOUTS)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 31, 100])
 def test_any_number_of_rows(simd: str, kind: str, metric: Metric, n: int) -> None:
@@ -130,7 +132,7 @@ def test_any_number_of_rows(simd: str, kind: str, metric: Metric, n: int) -> Non
     assert same_bits(got, reference.exact_distances(stored.of(rows), metric, query[0]))
 
 
-@pytest.mark.parametrize("kind", kept.KINDS)
+@pytest.mark.parametrize("kind", LAYOUTS)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("shift", [1, 2, 3, 31])
 def test_rows_at_any_address_in_many_records(simd: str, kind: str, metric: Metric, shift: int) -> None:
@@ -146,7 +148,7 @@ def test_rows_at_any_address_in_many_records(simd: str, kind: str, metric: Metri
         assert same_bits(got[part], reference.exact_distances(stored.of(rows[part]), metric, queries[i]))
 
 
-@pytest.mark.parametrize("kind", kept.KINDS)
+@pytest.mark.parametrize("kind", LAYOUTS)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("dim", [1, 17, 64])
 def test_zero_vectors(simd: str, kind: str, metric: Metric, dim: int) -> None:
@@ -178,7 +180,7 @@ def test_every_float16_is_read_exactly(simd: str, metric: Metric) -> None:
         assert np.array_equal(distances(stored, "ip", [[-1.0]], [len(every)], rows), every)
 
 
-@pytest.mark.parametrize("kind", ["float32", "int8"])
+@pytest.mark.parametrize("kind", ["float32", "scaled-float16", "int8"])
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("size", [1e15, 1e9, 1e-9, 1e-20, 1e-30, 1e-38, 1e-41])
 @pytest.mark.parametrize("query_size", [1e15, 1.0, 1e-25, 1e-41])
@@ -189,14 +191,24 @@ def test_numbers_of_extreme_size(simd: str, kind: str, metric: Metric, size: flo
     got = distances(stored, metric, query, [9], np.arange(9))
     assert np.isfinite(got).all()
     assert same_bits(got, reference.exact_distances(stored.of(range(9)), metric, query[0]))
-    if metric == "cosine":
-        assert near(got, stored, metric, query[0], range(9))
+    assert near(got, stored, metric, query[0], range(9))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_rows_of_every_size_in_one_record(simd: str, metric: Metric) -> None:
+    """Each row has a scale of its own."""
+    rng = np.random.default_rng(4)
+    stored = one_record("scaled-float16", rng.standard_normal((40, 33)) * 10.0 ** np.arange(-25, 15)[:, None])
+    for query in (rng.standard_normal((2, 33)) * [[1.0], [1e-22]]).astype(np.float32):
+        got = distances(stored, metric, query[None], [40], np.arange(40))
+        assert same_bits(got, reference.exact_distances(stored.of(range(40)), metric, query))
+        assert near(got, stored, metric, query, range(40))
 
 
 @few
 @given(
     seed=st.integers(0, 2**32),
-    kind=st.sampled_from(kept.KINDS),
+    kind=st.sampled_from(LAYOUTS),
     metric=st.sampled_from(METRICS),
     dim=st.integers(1, 1200),
     n=st.integers(1, 40),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from .. import Index
 from ..encoders import Encoder
 from ..errors import LsqIndexError
-from ..storage.kept import width
+from ..storage.kept import LAYOUTS, width
 from ..vectors import Vectors
 
 #: Time may run out, so both begin with the defaults.
@@ -165,7 +165,7 @@ class Task:
         """What a vector takes: its code, its kept vector, and two bytes in each table of the multi-index."""
         stats = index.stats()
         kept = stats["keep_vectors"]
-        return int(stats["code_bytes"]) + (width(self.dim, kept) if kept else 0) + 2 * int(stats["tables"])
+        return int(stats["code_bytes"]) + (width(self.dim, LAYOUTS[kept]) if kept else 0) + 2 * int(stats["tables"])
 
 
 class OutOfTimeError(Exception):
@@ -298,7 +298,7 @@ def tried(task: Task, made: dict[str, Any], max_bytes: int | None) -> list[Trial
     if not found:
         return []
     for kind in ("int8", "float16"):
-        if max_bytes is None or found[0].bytes + width(task.dim, kind) <= max_bytes:
+        if max_bytes is None or found[0].bytes + width(task.dim, LAYOUTS[kind]) <= max_bytes:
             found += _screened(task, {**made, "keep_vectors": kind}, max_bytes)
     encoder, _ = task.encoder(made)
     if encoder.hashes and encoder.layout.binary and (max_bytes is None or found[0].bytes < max_bytes):

@@ -59,7 +59,8 @@ def distances(
 ) -> NDArray[np.float32]:
     """The distance of each of ``rows`` from its query: the first ``found[0]`` rows are of the first query, and so on.
 
-    ``kind`` is how vectors are kept. The records of ``rows`` must have been verified (``Rows.touch``).
+    ``kind`` is the layout of kept vectors (``storage.kept``). The records of ``rows`` must have been verified
+    (``Rows.touch``).
     """
     wide = np.ascontiguousarray(queries, np.float32)
     try:

@@ -42,6 +42,7 @@ class Options:
     dim: int
     metric: str
     ids: str
+    #: The layout of kept vectors: one of ``kept.NAMES``, which has what users call it.
     keep_vectors: str | None
     train_size: int
     #: Who this index is; copies have the same.
@@ -59,6 +60,8 @@ class Options:
         record = check_format(value)
         if record["format"] < 3 and record.setdefault("fields", []):
             raise DamagedError(f"options: of format {record['format']}, and with fields; {records.REMEDY}")
+        if record["format"] < 4 and record.get("keep_vectors") == "scaled-float16":
+            raise DamagedError(f"options: of format {record['format']}, and with scaled vectors; {records.REMEDY}")
         del record["program"], record["format"]
         _schema(cls, record, "options")
         names = record["fields"]
@@ -69,7 +72,7 @@ class Options:
             1 <= options.dim <= 1 << 20
             and options.metric in ("l2", "cosine", "ip")
             and options.ids in ("int", "str")
-            and options.keep_vectors in (None, *kept.KINDS)
+            and options.keep_vectors in (None, *kept.NAMES)
             and 0 <= options.train_size < _LIMIT
             and len(options.uuid) == 16
         ):

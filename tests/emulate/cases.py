@@ -118,8 +118,8 @@ def kept_vectors(rng: np.random.Generator) -> None:
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     every = halves[np.isfinite(halves)].astype(np.float32)[:, None]
     samples = [rng.standard_normal((20, dim)).astype(np.float32) for dim in (1, 3, 17, 31, 32, 384, 512, 1000)]
-    for vectors in (*samples, samples[3] * np.float32(1e-30), every):
-        for a, kind in enumerate(("float32", "float16", "int8")):
+    for vectors in (*samples, samples[3] * np.float32(1e-30), samples[3] * np.float32(1e3), every):
+        for a, kind in enumerate(("float32", "float16", "int8", "scaled-float16")):
             stored = kept.to_bytes(vectors, kind)
             query = rng.standard_normal(vectors.shape[1]).astype(np.float32)
             for b, metric in enumerate(("l2", "ip", "cosine")):
