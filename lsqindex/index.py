@@ -146,7 +146,7 @@ class Index:
         search need not read all of them. ``fields`` are names of payload fields that filters ask for often: these are
         decided without reading payloads. ``wait`` is that of :meth:`open`.
 
-        If codes would be as large as the vectors (with the default of 256 bits: 8 dimensions or fewer), vectors are
+        If codes would be as large as the vectors (by default: 14 dimensions or fewer), vectors are
         stored as they are, by the encoder "flat". They are then not kept a second time, and every search is exact
         (``stats()["exact"]``). With ``subset`` they are encoded all the same.
 

@@ -49,7 +49,7 @@ def make_options(
         check_dim(made, dim)
     else:
         made._make_layout(dim)  # parameters that cannot work are refused now, not after ten thousand vectors
-        if not lists and not worth_encoding(made, dim):
+        if not lists and not worth_encoding(made, dim, keep_vectors):
             made, keep_vectors = flat(dim), None  # which are not kept a second time
         elif made._min_vectors()[0] == 0:
             made = type(made)(**made.config).fit(np.empty((0, dim), np.float32))
@@ -60,16 +60,22 @@ def make_options(
     return Options(dim, metric, ids, layout, size, uuid.uuid4().bytes, names), Coder(made, dim, metric)
 
 
-def worth_encoding(encoder: Encoder, dim: int) -> bool:
+def worth_encoding(encoder: Encoder, dim: int, keep_vectors: str | None) -> bool:
     """Whether an encoder's codes are smaller than the vectors; with few dimensions they may not be.
 
-    Then the vectors are stored as they are, by the encoder ``flat``, and searches are exact.
+    Otherwise the vectors are stored as they are, by the encoder ``flat``, and searches are exact. With vectors kept in
+    fewer bytes than a code that is done only where it makes the file no larger.
 
-    >>> [worth_encoding(make_encoder("lsq", bits=256), dim) for dim in (1, 8, 9)]
+    >>> lsq = make_encoder("lsq", bits=256)
+    >>> [worth_encoding(lsq, dim, None) for dim in (1, 8, 9)]
+    [False, False, True]
+    >>> [worth_encoding(lsq, dim, "float16") for dim in (9, 14, 15)]
     [False, False, True]
     """
     layout = encoder._make_layout(dim)
-    return layout.floats or layout.code_size < Layout.of_floats(dim).code_size
+    raw, code = Layout.of_floats(dim).code_size, layout.code_size
+    other = kept.width(dim, kept.LAYOUTS[keep_vectors]) if keep_vectors else raw
+    return layout.floats or not (code >= min(raw, other) and (code >= raw or raw <= code + other))
 
 
 def flat(dim: int) -> Encoder:

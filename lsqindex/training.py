@@ -14,7 +14,7 @@ from .encoders import Encoder
 from .encoders.base import Progress
 from .errors import LsqIndexError
 from .settings import check_dim, flat, worth_encoding
-from .storage import keys, merge, postings
+from .storage import kept, keys, merge, postings
 from .storage.columns import CHUNK_ROWS, Column, RowNumbers
 from .storage.meta import Options, Training, read_subset
 from .storage.store import Store
@@ -65,7 +65,8 @@ def retrain(
 
 def better_flat(writer: Writer, options: Options, encoder: Encoder) -> bool:
     """Whether to store vectors as they are instead of codes; not if the index has a subset structure."""
-    return read_subset(writer) is None and not worth_encoding(encoder, options.dim)
+    keep = kept.NAMES[options.keep_vectors] if options.keep_vectors else None
+    return read_subset(writer) is None and not worth_encoding(encoder, options.dim, keep)
 
 
 def encode_all(
