@@ -142,8 +142,8 @@ class Index:
         payloads. ``wait`` as in :meth:`open`.
 
         If codes would be as large as the vectors (with the default of 256 bits: 8 dimensions or fewer), vectors are
-        stored as they are, by the encoder "flat". They are then not kept a second time, and every search is exact
-        (``stats()["exact"]``). With ``subset`` they are encoded all the same.
+        stored as they are, by the encoder "flat", and every search is exact (``stats()["exact"]``). With ``subset``
+        they are encoded all the same.
 
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")

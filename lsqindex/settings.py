@@ -50,7 +50,8 @@ def make_options(
     else:
         made._make_layout(dim)  # parameters that cannot work are refused now, not after ten thousand vectors
         if not lists and not worth_encoding(made, dim):
-            made, keep_vectors = flat(dim), None  # which are not kept a second time
+            # Vectors are still kept if that was asked for: a later reencode() may take an encoder of smaller codes.
+            made = flat(dim)
         elif made._min_vectors()[0] == 0:
             made = type(made)(**made.config).fit(np.empty((0, dim), np.float32))
     least = made._min_vectors()[0]
