@@ -146,9 +146,9 @@ class Index:
         search need not read all of them. ``fields`` are names of payload fields that filters ask for often: these are
         decided without reading payloads. ``wait`` is that of :meth:`open`.
 
-        If codes would be as large as the vectors (by default: 14 dimensions or fewer), vectors are
-        stored as they are, by the encoder "flat". They are then not kept a second time, and every search is exact
-        (``stats()["exact"]``). With ``subset`` they are encoded all the same.
+        If codes would be as large as the vectors (by default: 14 dimensions or fewer), vectors are stored as they are,
+        by the encoder "flat", and every search is exact (``stats()["exact"]``). With ``subset`` they are encoded all the
+        same.
 
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")
@@ -319,7 +319,15 @@ class Index:
         return found[0] if is_one(ids) else found
 
     def stats(self) -> dict[str, Any]:
-        """Numbers about the index, for people and for monitoring."""
+        """Numbers about the index, for people and for monitoring.
+
+        ``exact``: vectors are stored as they are, so every search is exact. ``training`` tells of the last automatic
+        training; it is None for an index that is not trained, or that was trained by :meth:`train`, :meth:`reencode` or
+        with an encoder fitted before. It has the number of vectors that were ``sampled`` and that were there
+        (``vectors``), the reconstruction ``error`` to expect, relative to the lengths of the vectors, and the error
+        ``now``, as it was measured last. If the encoder is ``outdated`` and vectors are kept, the index trains itself
+        again, and ``rewritten`` is the share of codes that are rewritten so far, None if none are being rewritten.
+        """
         with self._reader() as reader:
             state, coder = reader.state, self._coder(reader)
             tables = subsets.of(reader, coder)

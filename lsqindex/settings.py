@@ -50,7 +50,8 @@ def make_options(
     else:
         made._make_layout(dim)  # parameters that cannot work are refused now, not after ten thousand vectors
         if not lists and not worth_encoding(made, dim, keep_vectors):
-            made, keep_vectors = flat(dim), None  # which are not kept a second time
+            # Vectors are still kept if that was asked for: a later reencode() may take an encoder of smaller codes.
+            made = flat(dim)
         elif made._min_vectors()[0] == 0:
             made = type(made)(**made.config).fit(np.empty((0, dim), np.float32))
     least = made._min_vectors()[0]
@@ -63,8 +64,8 @@ def make_options(
 def worth_encoding(encoder: Encoder, dim: int, keep_vectors: str | None) -> bool:
     """Whether an encoder's codes are smaller than the vectors; with few dimensions they may not be.
 
-    Otherwise the vectors are stored as they are, by the encoder ``flat``, and searches are exact. With vectors kept in
-    fewer bytes than a code that is done only where it makes the file no larger.
+    Otherwise the vectors are stored as they are, by the encoder ``flat``, and searches are exact. Kept vectors count as
+    well: where they take fewer bytes than a code, the vectors are stored as they are unless they take more than both.
 
     >>> lsq = make_encoder("lsq", bits=256)
     >>> [worth_encoding(lsq, dim, None) for dim in (1, 8, 9)]

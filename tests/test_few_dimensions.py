@@ -46,12 +46,22 @@ def test_the_index_tells_that_it_stores_vectors_as_they_are(kept: Any, tmp_path:
         index.add(some(5000, 3))
         told = index.stats()
         facts = (told["encoder"], told["exact"], told["trained"], told["code_bytes"], told["keep_vectors"])
-        assert facts == ("flat", True, True, 12, None) and told["training"] is None
+        assert facts == ("flat", True, True, 12, kept) and told["training"] is None
         assert index.is_trained and index.encoder.name == "flat" and "Flat()" in repr(index)
         assert told["train_size"] == 1000
-        # Vectors are there once: twelve bytes, an id, and what LMDB takes.
-        assert told["file_bytes"] < 5000 * 24 + 100_000
+        # Smaller than codes of 32 bytes would be: twelve bytes, an id, and what LMDB takes.
+        assert told["file_bytes"] < 5000 * (32 if kept is None else 44) + 60_000
         assert index.check() == []
+
+
+@pytest.mark.parametrize("kept", ["float16", "float32"])
+def test_kept_vectors_outlive_another_encoder(kept: Any) -> None:
+    vectors = some(600, 3).astype(np.float16).astype(np.float32)
+    index = Index(3, keep_vectors=kept)
+    index.add(vectors)
+    assert index.stats()["exact"]
+    index.reencode("lsh", bits=16)
+    assert not index.stats()["exact"] and np.array_equal(index.get(np.arange(600)), vectors)
 
 
 def test_codes_that_are_smaller_than_vectors_are_codes() -> None:

@@ -517,7 +517,7 @@ def test_training_errors(index: Index) -> None:
 
 
 def test_training_an_empty_index() -> None:
-    for index in (Index(4), Index(4, encoder="lsh", bits=8)):
+    for index in (Index(4, bits=24), Index(4, encoder="lsh", bits=8)):
         refused(TooFewVectorsError, ValueError, ("got 0",), index.train)
         assert not index.is_trained and index.check() == []
 
