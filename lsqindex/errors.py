@@ -153,3 +153,7 @@ class ThreadsError(LsqIndexError, RuntimeError):
 
 class ReplacedError(StorageError):
     """Another index was put into the place of the file; ``Index.open`` opens that one."""
+
+
+class CodesOnlyWarning(UserWarning):
+    """The index is being trained and keeps no vectors: from now on it has approximations only."""

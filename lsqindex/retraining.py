@@ -37,7 +37,7 @@ from .storage.meta import MAX_ERROR, MAX_ROWS, Options, Training, read_training
 from .storage.store import Store
 from .storage.writer import COMMIT_BYTES, Writer
 from .stored import StoredVectors, vectors_of
-from .training import better_flat, encode_all, fit, switch
+from .training import better_flat, encode_all, fit, switch, warn_if_lost
 from .vectors import Vectors, sample_rows
 
 #: Errors are measured on so many vectors.
@@ -99,7 +99,9 @@ def first_fit(
     """The coder that the index gets when it trains itself on ``rows``, of which ``added`` are not stored yet."""
     if better_flat(writer, options, coder.encoder):  # only in files of older versions: now, such indexes begin so
         return Coder(flat(options.dim), coder.dim, coder.metric), None
-    return fit_sample(coder.encoder, rows, coder, writer.state.rows + added, progress=progress)
+    new, known = fit_sample(coder.encoder, rows, coder, writer.state.rows + added, progress=progress)
+    warn_if_lost(options, coder, new)
+    return new, known
 
 
 def error_of(coder: Coder, vectors: Vectors) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from . import subset
 from .coder import Coder, Prepared
 from .encoders import Encoder
 from .encoders.base import Progress
-from .errors import LsqIndexError
+from .errors import CodesOnlyWarning, LsqIndexError
 from .settings import check_dim, flat, worth_encoding
 from .storage import kept, keys, merge, postings
 from .storage.columns import CHUNK_ROWS, Column, RowNumbers
@@ -60,7 +61,20 @@ def retrain(
             encoder or coder.encoder, StoredVectors(store, coder) if vectors is None else vectors, coder, progress
         )
         subset.check_encoder(writer, new.encoder, options.dim)
+    warn_if_lost(options, coder, new)
     encode_all(writer, options, coder, new, threads)
+
+
+def warn_if_lost(options: Options, old: Coder, new: Coder) -> None:
+    """Before codes take the place of vectors that are not kept: say so. (A warning made an error changes nothing.)"""
+    if options.keep_vectors is None and old.floats and not new.floats:
+        warnings.warn(
+            f"the index keeps no vectors: after this training only codes of {new.code_size} bytes remain, get() returns "
+            "approximations, searches cannot be re-ranked, and the vectors cannot be recovered; create the index with "
+            "keep_vectors='float16' to keep them",
+            CodesOnlyWarning,
+            stacklevel=2,
+        )
 
 
 def better_flat(writer: Writer, options: Options, encoder: Encoder) -> bool:

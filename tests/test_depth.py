@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from lsqindex import Index, _exact, reference
+from lsqindex.errors import CodesOnlyWarning
 from lsqindex.search import rerank
 
 DIGITS = load_digits().data.astype(np.float32)
@@ -144,3 +146,32 @@ def test_without_kept_vectors_codes_are_all_there_is(truth: NDArray[np.int64]) -
     index = trained(16, "lsq", None)
     default, alone = index.search(QUERIES), index.search(QUERIES, rerank=0)
     assert (default.ids == alone.ids).all() and recall(default.ids, truth) < 0.9
+
+
+@pytest.mark.filterwarnings("default::lsqindex.errors.CodesOnlyWarning")
+@pytest.mark.parametrize("how", ["add", "batch", "train"])
+def test_it_warns_before_vectors_are_lost(how: str) -> None:
+    index = Index(64, encoder="lsh", keep_vectors=None, train_size=1000)
+    index.add(BASE[:999])
+    with pytest.warns(CodesOnlyWarning, match="keeps no vectors.*keep_vectors='float16'"):
+        if how == "add":
+            index.add(BASE[999:1010])
+        elif how == "batch":
+            with index.batch() as batch:
+                batch.add(BASE[999:1010])
+        else:
+            index.train()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        index.add(BASE[1010:])
+        kept = Index(64, encoder="lsh", train_size=1000)
+        kept.add(BASE)
+
+
+@pytest.mark.filterwarnings("error::lsqindex.errors.CodesOnlyWarning")
+def test_a_warning_that_is_made_an_error_leaves_the_vectors() -> None:
+    index = Index(64, encoder="lsh", keep_vectors=None, train_size=1000)
+    index.add(BASE[:999])
+    with pytest.raises(CodesOnlyWarning):
+        index.add(BASE[999:1010])
+    assert len(index) == 999 and not index.is_trained and (index.get(np.arange(999)) == BASE[:999]).all()
