@@ -400,7 +400,7 @@ def test_the_plain_reading_of_the_paper_notices_wrong_answers() -> None:
 
     vectors = np.random.default_rng(0).standard_normal((50, 12)).astype(np.float32)
     encoder = make_encoder("pq", bits=16, field_bits=4).fit(vectors)
-    with Index(12, encoder=encoder, subset="multi-index") as index:
+    with Index(12, encoder=encoder, subset="multi-index", keep_vectors=None) as index:
         index.add(vectors)
         ids, missing = index.search(vectors[3], 5, strategy="subset", distance="score")
     fields = encoder.layout.unpack(encoder.encode(vectors))

@@ -74,7 +74,7 @@ def test_scores_are_those_of_the_multi_index(method: str, field_bits: int, bits:
     encoder = Code(method, field_bits, 32).encoder(seed=0).fit(digits.learn)
     subset = MultiIndex(bits if encoder.layout.binary else None)
     tables = len(make_tables(encoder.layout, bits, 0).tables)
-    with Index(64, encoder=encoder, subset=subset) as index:
+    with Index(64, encoder=encoder, subset=subset, keep_vectors=None) as index:
         index.add(digits.base)
         index.merge()
         ids, missing = index.search(digits.queries, 300, strategy="subset", distance="score", probes=tables)

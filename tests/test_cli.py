@@ -190,7 +190,7 @@ def test_search_filters(tmp_path: Path, index: Path) -> None:
 
 def test_a_json_object_is_a_filter_over_payloads(tmp_path: Path) -> None:
     path, query = tmp_path / "a.lsq", json.dumps(VECTORS[3].tolist())
-    with Index.create(path, dim=8, ids="str") as made:
+    with Index.create(path, dim=8, ids="str", keep_vectors=None) as made:
         made.add(VECTORS[:9], [f"id {i}, x" for i in range(9)], [{"lang": "en" if i % 2 else "de"} for i in range(9)])
     (answer,) = run("search", path, query, "--filter", '{"lang": "en"}', "--json").json
     assert {match["id"] for match in answer["matches"]} == {f"id {i}, x" for i in (1, 3, 5, 7)}

@@ -50,7 +50,7 @@ def names(n: int) -> list[str]:
 
 def make_untrained(path: Path) -> None:
     """Int ids in no order, pieces that are not full, deleted rows, pages that are free again."""
-    with Index.create(path, dim=6) as index:
+    with Index.create(path, dim=6, keep_vectors=None) as index:
         ids = np.random.default_rng(1).permutation(10_000)[:150] - 2_000
         index.add(vectors(100, 6), ids=ids[:100])
         index.add(vectors(1, 6, 1), ids=ids[100:101])
@@ -77,7 +77,9 @@ def make_trained(path: Path) -> None:
 
 def make_trained_str(path: Path) -> None:
     """String ids, trained by another encoder, inner product."""
-    with Index.create(path, dim=6, ids="str", metric="ip", encoder="itq", bits=6, iterations=2) as index:
+    with Index.create(
+        path, dim=6, ids="str", metric="ip", encoder="itq", bits=6, iterations=2, keep_vectors=None
+    ) as index:
         index.add(vectors(400, 6), ids=names(400))
         index.train()
         index.delete(names(400)[::7])
@@ -85,7 +87,7 @@ def make_trained_str(path: Path) -> None:
 
 def make_chunks(path: Path) -> None:
     """More than a chunk, of which the first was given back: full parts, a gap, large values, free pages."""
-    with Index.create(path, dim=4, bits=16, iterations=1, train_size=500) as index:
+    with Index.create(path, dim=4, bits=16, iterations=1, train_size=500, keep_vectors=None) as index:
         index.add(vectors(9_000, 4))
         index.delete(range(1_500))
         index.delete(range(8_000, 8_100))
@@ -93,7 +95,7 @@ def make_chunks(path: Path) -> None:
 
 def make_freed(path: Path) -> None:
     """A free list too long for a leaf: training gives back the pages of all vectors."""
-    with Index.create(path, dim=64, bits=16, iterations=1) as index:
+    with Index.create(path, dim=64, bits=16, iterations=1, keep_vectors=None) as index:
         index.add(vectors(4_100, 64))
         index.train()
 
@@ -101,7 +103,7 @@ def make_freed(path: Path) -> None:
 def make_lists(path: Path) -> None:
     """Posting lists: a block of a unit, of which a chunk is gone, a last block, and fresh rows."""
     subset = MultiIndex(bits=15)
-    with Index.create(path, dim=4, encoder="lsh", bits=18, train_size=500, subset=subset) as index:
+    with Index.create(path, dim=4, encoder="lsh", bits=18, train_size=500, subset=subset, keep_vectors=None) as index:
         index.add(vectors(17_000, 4))
         index.delete(range(4064, 2 * 4064))
         index.merge()
@@ -111,7 +113,9 @@ def make_lists(path: Path) -> None:
 
 def make_few_lists(path: Path) -> None:
     """Tables of 15 and of 8 bits, these in a value that is not large; the last byte has a bit more than the code."""
-    with Index.create(path, dim=6, encoder="lsh", bits=23, ids="str", subset=MultiIndex(bits=15)) as index:
+    with Index.create(
+        path, dim=6, encoder="lsh", bits=23, ids="str", subset=MultiIndex(bits=15), keep_vectors=None
+    ) as index:
         index.add(vectors(300, 6), ids=names(300))
         index.train()
         index.delete(names(300)[::9])
@@ -514,7 +518,7 @@ def test_a_change_that_would_free_the_pages_of_others_is_refused(
 def test_a_transaction_number_with_a_flipped_bit_is_noticed(transactions: int, tmp_path: Path) -> None:
     """Whatever the number's lowest bits are."""
     path = tmp_path / "index.lsq"
-    with Index.create(path, dim=2) as index:
+    with Index.create(path, dim=2, keep_vectors=None) as index:
         for i in range(3 + transactions):
             index.add(vectors(1, 2, i))
     changes = [{"flip": [8 * (PAGE * page + 144) + bit]} for page in (0, 1) for bit in range(5)]
@@ -658,7 +662,7 @@ def test_a_file_of_another_kind_is_not_saved_over(kind: str, tmp_path: Path) -> 
     path = tmp_path / "foreign"
     FOREIGN[kind](path)
     before = path.read_bytes()
-    index = Index(dim=2)
+    index = Index(dim=2, keep_vectors=None)
     with pytest.raises(LsqIndexError):
         index.save(path)
     index.close()

@@ -30,7 +30,7 @@ def encoding_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dim", [1, 2, 3, 8])
 def test_few_dimensions_are_searched_exactly(dim: int, metric: Any) -> None:
     vectors, queries = some(1500, dim), some(20, dim, 1)
-    index = Index(dim, metric=metric, train_size=1000)
+    index = Index(dim, metric=metric, train_size=1000, keep_vectors=None)
     index.add(vectors)
     found = index.search(queries, 10)
     for query, ids, distances in zip(queries, found.ids, found.distances, strict=True):
@@ -65,7 +65,13 @@ def test_kept_vectors_outlive_another_encoder(kept: Any) -> None:
 
 
 def test_codes_that_are_smaller_than_vectors_are_codes() -> None:
-    made = (Index(9), Index(8), Index(8, bits=248), Index(3, encoder="lsh", bits=32), Index(1, encoder="lsh", bits=32))
+    made = (
+        Index(9, keep_vectors=None),
+        Index(8, keep_vectors=None),
+        Index(8, bits=248, keep_vectors=None),
+        Index(3, encoder="lsh", bits=32, keep_vectors=None),
+        Index(1, encoder="lsh", bits=32, keep_vectors=None),
+    )
     assert [index.encoder.name for index in made] == ["lsq", "flat", "lsq", "lsh", "flat"]
     index = Index(15, keep_vectors="float16")
     assert index.stats()["keep_vectors"] == "float16" and not index.is_trained
@@ -86,12 +92,12 @@ def test_a_subset_structure_needs_codes() -> None:
     index.set_subset(None).train()  # codes are only needed for the structure
     assert index.encoder.name == "flat" and index.stats()["exact"]
     with pytest.raises(ParameterError, match="keeps vectors as they are"):
-        Index(3).set_subset("multi-index")
+        Index(3, keep_vectors=None).set_subset("multi-index")
 
 
 def test_train_and_reencode_take_codes_only_if_they_are_smaller() -> None:
     vectors = some(600, 3)
-    index = Index(3)
+    index = Index(3, keep_vectors=None)
     index.add(vectors)
     assert index.train().encoder.name == "flat"
     assert index.reencode("lsq").encoder.name == "flat" and np.array_equal(index.get(np.arange(600)), vectors)
@@ -104,7 +110,7 @@ def test_train_and_reencode_take_codes_only_if_they_are_smaller() -> None:
         assert other.check() == []
         assert other.reencode("lsq").stats()["exact"]
         assert np.array_equal(other.get(np.arange(600)), vectors)
-    assert Index(3, encoder=fitted).encoder.name == "lsq"
+    assert Index(3, encoder=fitted, keep_vectors=None).encoder.name == "lsq"
 
 
 @pytest.mark.parametrize("how", ["add", "batch", "train"])
@@ -145,7 +151,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("metric", ["l2", "cosine"])
 def test_no_distance_is_below_zero(metric: Any, search: str) -> None:
     vectors = some(3000, 16)
-    index = Index(16, metric=metric, bits=32, iterations=2, subset="multi-index").train(vectors)
+    index = Index(16, metric=metric, bits=32, iterations=2, subset="multi-index", keep_vectors=None).train(vectors)
     index.add(vectors)
     found = index.search(vectors[:200], 5, **SEARCHES[search])
     assert (found.distances >= 0).all()
@@ -153,7 +159,7 @@ def test_no_distance_is_below_zero(metric: Any, search: str) -> None:
 
 def test_estimates_below_zero_keep_their_order() -> None:
     vectors = some(3000, 16)
-    index = Index(16, bits=32, iterations=2).train(vectors)
+    index = Index(16, bits=32, iterations=2, keep_vectors=None).train(vectors)
     index.add(vectors)
     encoder, queries = index.encoder, vectors[:100]
     estimates = reference.distances(encoder.encode(vectors), encoder.layout, encoder.tables(queries))
@@ -165,6 +171,6 @@ def test_estimates_below_zero_keep_their_order() -> None:
 
 
 def test_inner_products_are_not_cut_off() -> None:
-    index = Index(16, metric="ip", bits=32, iterations=2).train(some(3000, 16))
+    index = Index(16, metric="ip", bits=32, iterations=2, keep_vectors=None).train(some(3000, 16))
     index.add(some(3000, 16))
     assert (index.search(some(5, 16, 1), 3).distances < 0).all()

@@ -160,7 +160,7 @@ def equal(value: Any, other: Any) -> bool:
 
 def index_of(stored: list[Any], indexed: tuple[str, ...]) -> Index:
     """An index with these payloads; some of its rows are deleted, or replaced."""
-    index = Index(1, fields=indexed)
+    index = Index(1, fields=indexed, keep_vectors=None)
     index.add(np.zeros((len(stored) + 4, 1)), payloads=[*stored, *[{"a": 1, "b": "a"}] * 4])
     index.delete(range(len(stored), len(stored) + 4))
     index.add(np.zeros((1, 1)), ids=[0], payloads=stored[:1], upsert=True)
@@ -292,13 +292,13 @@ class Number(enum.IntEnum):
 )
 @pytest.mark.parametrize("indexed", [(), ("a",), ("a", "a.b"), ("unknown",)])
 def test_an_operator(filter: Any, wanted: Any, indexed: tuple[str, ...]) -> None:
-    with Index(1, fields=indexed) as index:
+    with Index(1, fields=indexed, keep_vectors=None) as index:
         index.add(np.zeros((11, 1)), payloads=STORED)
         assert index.ids(filter).tolist() == list(wanted)
 
 
 def test_string_ids() -> None:
-    with Index(1, ids="str", fields=["year"]) as index:
+    with Index(1, ids="str", fields=["year"], keep_vectors=None) as index:
         index.add(np.zeros((3, 1)), ids=["x", "", "é"], payloads=[{"year": 1}, {"year": 2}, {"year": 3}])
         assert index.ids({"year": {"$gte": 2}}) == ["", "é"]
         assert index.ids({"$ids": ["é", "x", "?"], "year": {"$ne": 3}}) == ["x"]
@@ -360,7 +360,7 @@ def nested(depth: int, kind: type) -> Any:
     ],
 )
 def test_a_filter_that_means_nothing(filter: Any, says: str) -> None:
-    with Index(1, fields=["a"]) as index:
+    with Index(1, fields=["a"], keep_vectors=None) as index:
         index.add([[1.0]], payloads=[{"a": 1}])
         for ask in (index.ids, lambda filter: index.search([1.0], filter=filter)):
             with pytest.raises(FilterError, match=says):
@@ -374,7 +374,7 @@ def test_filters_inside_each_other(depth: int, kind: str) -> None:
     filter: Any = {"$exists": True} if kind == "field" else {"a": 1}
     for _ in range(depth):
         filter = {"$and": [filter]} if kind == "$and" else {"$not": filter}
-    with Index(1, fields=["a"]) as index:
+    with Index(1, fields=["a"], keep_vectors=None) as index:
         index.add([[1.0]], payloads=[{"a": 1}])
         if depth <= 64:
             assert index.ids({"a": filter} if kind == "field" else filter).tolist() == [0]
@@ -386,7 +386,7 @@ def test_filters_inside_each_other(depth: int, kind: str) -> None:
 def test_what_a_filter_compares_with_is_told_apart_whatever_it_says_of_itself() -> None:
     """Answers are kept under the filter's text: one of a class with a repr of its own must not get another's."""
     for fields in ((), ("a",)):
-        with Index(1, fields=fields) as index:
+        with Index(1, fields=fields, keep_vectors=None) as index:
             index.add(np.zeros((2, 1)), payloads=[{"a": "alice"}, {"a": "bob"}])
             assert index.ids({"a": Text("alice")}).tolist() == [0]
             assert index.delete({"a": Text("bob")}) == 1
@@ -394,7 +394,7 @@ def test_what_a_filter_compares_with_is_told_apart_whatever_it_says_of_itself() 
 
 
 def test_ids_of_a_wrong_kind_in_a_filter() -> None:
-    with Index(1) as index, pytest.raises(IdError):
+    with Index(1, keep_vectors=None) as index, pytest.raises(IdError):
         index.ids({"$or": [{"$ids": ["a"]}, {"a": 1}]})
 
 
@@ -468,7 +468,7 @@ def test_a_search_finds_k_wherever_k_rows_match(filled: Any, filter: Any, k: int
 
 def test_values_of_a_field_are_those_of_the_snapshot() -> None:
     """They are found once for a snapshot, and must not outlive it."""
-    with Index(1, fields=["a"]) as index:
+    with Index(1, fields=["a"], keep_vectors=None) as index:
         for step in range(5):
             index.add(np.zeros((20, 1)), payloads=[{"a": step}] * 20)
             assert [len(index.ids({"a": at})) for at in range(6)] == [20 * (at <= step) for at in range(6)]
@@ -488,7 +488,7 @@ def test_a_record_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return numbered(self, payload, count)
 
     n = 3 * columns.CHUNK_ROWS
-    with Index(1, fields=["name"]) as index:
+    with Index(1, fields=["name"], keep_vectors=None) as index:
         index.add(np.zeros((n, 1)), payloads=[{"name": f"n{i}"} for i in range(n)])
         assert index.ids({"name": "n7"}).tolist() == [7]
         monkeypatch.setattr(payload_columns.FieldColumn, "numbered", counted)
@@ -503,7 +503,7 @@ def test_a_record_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_different_values_of_a_field() -> None:
     """A value a row, in more than one full part."""
     n = columns.CHUNK_ROWS + 700
-    with Index(1, fields=["name", "at"]) as index:
+    with Index(1, fields=["name", "at"], keep_vectors=None) as index:
         index.add(np.zeros((n, 1)), payloads=[{"name": f"n{i}", "at": i / 2} for i in range(n)])
         assert index.ids({"name": f"n{n - 1}"}).tolist() == [n - 1]
         assert index.ids({"at": {"$lt": 1000}}).tolist() == list(range(2000))

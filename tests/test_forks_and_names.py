@@ -62,7 +62,7 @@ def run(program: str, *arguments: Any) -> str:
 def path(tmp_path: Path) -> Path:
     """An index with vectors (0, 0) to (9, 0)."""
     file = tmp_path / "index.lsq"
-    with Index.create(file, 2, train_size=1 << 40) as index:
+    with Index.create(file, 2, train_size=1 << 40, keep_vectors=None) as index:
         index.add(np.stack([np.arange(10), np.zeros(10)], axis=1))
     return file
 

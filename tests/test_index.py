@@ -167,7 +167,7 @@ def test_untrained_search_is_exact(make: Callable[..., Index], metric: str, keep
 @pytest.mark.parametrize("dim", [1, 2, 1000])
 @pytest.mark.parametrize("kind", ["int", "str"])
 def test_few_vectors_and_padding(kind: str, dim: int, n: int, metric: str) -> None:
-    with Index(dim, metric=metric, ids=kind) as index:  # type: ignore[arg-type]
+    with Index(dim, metric=metric, ids=kind, keep_vectors=None) as index:  # type: ignore[arg-type]
         vectors, ids = random(n, 0, dim), names_of(range(n), kind)
         index.add(vectors, ids=ids)
         query = random(1, 5, dim)[0]
@@ -183,7 +183,7 @@ def test_few_vectors_and_padding(kind: str, dim: int, n: int, metric: str) -> No
 
 
 def test_a_vector_of_zeros_has_no_direction() -> None:
-    index = Index(2, metric="cosine")
+    index = Index(2, metric="cosine", keep_vectors=None)
     index.add([[0, 0], [1, 0], [-1, 0]])
     assert index.search([1, 0], 3).ids.tolist() == [1, 0, 2]
     assert index.search([1, 0], 3).distances.tolist() == [0, 1, 2]
@@ -199,7 +199,7 @@ def test_every_input_has_the_meaning_of_its_numbers() -> None:
     inputs: list[Any] = [rows.astype(kind) for kind in ("f2", "f4", "f8", "i1", "u1", "i8", "u8", "?", ">f4", ">i2")]
     inputs += [np.asfortranarray(rows, np.float32), wide[::2, ::2], frozen, rows.tolist(), rows[::-1][::-1]]
     for given in inputs:
-        index = Index(DIM)
+        index = Index(DIM, keep_vectors=None)
         index.add(given)
         assert_holds(index, np.arange(40), rows)
         assert_found(index.search(given), rows.astype(np.float32), rows, np.arange(40), "l2", 10)
@@ -210,7 +210,7 @@ def test_memory_mapped_input(tmp_path: Path) -> None:
     vectors = random(5000)
     np.save(tmp_path / "vectors.npy", vectors)
     mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
-    with Index.create(tmp_path / "index.lsq", DIM) as index:
+    with Index.create(tmp_path / "index.lsq", DIM, keep_vectors=None) as index:
         index.add(mapped, ids=np.arange(5000)[::-1])
         assert_holds(index, np.arange(5000)[::-1], vectors)
         assert_found(index.search(mapped[:3], 2), vectors[:3], vectors, np.arange(5000)[::-1], "l2", 2)
@@ -230,7 +230,7 @@ def test_equal_distances_come_by_id(options: dict[str, Any], kind: Any) -> None:
 
 def test_fewer_are_the_beginning_of_more() -> None:
     """Distances that differ in float64 and not in float32 are equal, whatever k is."""
-    index = Index(2)
+    index = Index(2, keep_vectors=None)
     index.add([[1, 1.1e-5], [1, 1e-5], [1, 1.2e-5]], ids=[2, 5, 1])
     all_of_them = index.search([0, 0], 3).ids.tolist()
     assert all_of_them == [1, 2, 5]
@@ -304,7 +304,7 @@ def test_rerank_reorders_the_best_only() -> None:
 
 
 def test_rerank_without_vectors_is_by_the_asymmetric_distance() -> None:
-    index = Index(DIM, encoder="lsh", bits=16, train_size=100)
+    index = Index(DIM, encoder="lsh", bits=16, train_size=100, keep_vectors=None)
     index.add(random(400))
     query = random(1, 9)[0]
     wanted = index.search(query, 10, distance="asymmetric")
@@ -314,7 +314,7 @@ def test_rerank_without_vectors_is_by_the_asymmetric_distance() -> None:
 
 
 def test_symmetric_distance_is_that_of_the_codes() -> None:
-    index = Index(DIM, encoder="lsh", bits=16, train_size=100)
+    index = Index(DIM, encoder="lsh", bits=16, train_size=100, keep_vectors=None)
     vectors = random(400)
     index.add(vectors)
     query = random(1, 9)
@@ -340,7 +340,7 @@ def test_train_on_a_filled_index_and_on_an_empty_one(make: Callable[..., Index],
 
 
 def test_train_on_a_sample_of_its_own() -> None:
-    index, vectors = Index(DIM, encoder="lsh", bits=24), random(300)
+    index, vectors = Index(DIM, encoder="lsh", bits=24, keep_vectors=None), random(300)
     index.add(vectors[:50])
     index.train(vectors[100:] + 5)
     assert np.allclose(index.encoder.state["mean"], (vectors[100:] + 5).mean(axis=0), atol=1e-2)
@@ -372,7 +372,7 @@ def test_reencode_to_every_encoder_and_back(
 
 
 def test_an_untrained_index_without_kept_vectors_can_change_its_encoder() -> None:
-    index, vectors = Index(DIM), random(300)
+    index, vectors = Index(DIM, keep_vectors=None), random(300)
     index.add(vectors)
     index.reencode("flat")
     assert index.is_trained
@@ -397,7 +397,7 @@ def test_a_fitted_encoder_is_used_as_it_is(make: Callable[..., Index]) -> None:
 
 def test_an_encoder_that_is_not_fitted_is_not_touched() -> None:
     encoder = make_encoder("lsh", bits=30)
-    index = Index(DIM, encoder=encoder, train_size=10)
+    index = Index(DIM, encoder=encoder, train_size=10, keep_vectors=None)
     index.add(random(20))
     assert index.is_trained and not encoder.is_fitted
 
@@ -418,7 +418,7 @@ def test_training_survives_odd_vectors(name: str, data: Vectors) -> None:
 
 @pytest.mark.parametrize("kind", ["int", "str"])
 def test_filter_by_ids(kind: Any) -> None:
-    index, vectors, ids = Index(DIM, ids=kind), random(200), names_of(range(200), kind)
+    index, vectors, ids = Index(DIM, ids=kind, keep_vectors=None), random(200), names_of(range(200), kind)
     index.add(vectors, ids=ids)
     query = random(1, 6)[0]
     some = names_of([3, 150, 77, 3, 10**6], kind)
@@ -434,7 +434,7 @@ def test_filter_by_ids(kind: Any) -> None:
 
 
 def test_what_a_padded_answer_names_can_be_deleted_and_filtered_by() -> None:
-    index = Index(DIM)
+    index = Index(DIM, keep_vectors=None)
     index.add(random(3))
     found = index.search(random(1)[0], 5)
     assert -1 in found.ids
@@ -458,14 +458,14 @@ def test_an_iterator_of_batches(make: Callable[..., Index], kind: str) -> None:
 
 
 def test_an_iterator_of_batches_without_ids() -> None:
-    index, vectors = Index(DIM), random(100)
+    index, vectors = Index(DIM, keep_vectors=None), random(100)
     index.add(vectors[:10], ids=np.arange(50, 60))
     assert index.add(vectors[i : i + 30] for i in range(10, 100, 30)).tolist() == list(range(60, 150))
     assert_holds(index, [*range(50, 60), *range(60, 150)], vectors)
 
 
 def test_an_error_in_an_iterator_leaves_the_batches_before_it() -> None:
-    index, vectors = Index(DIM), random(90)
+    index, vectors = Index(DIM, keep_vectors=None), random(90)
     broken = vectors.copy()
     broken[70] = np.nan
     with pytest.raises(VectorError):
@@ -483,7 +483,7 @@ def test_an_error_in_an_iterator_leaves_the_batches_before_it() -> None:
 
 def test_progress_of_an_array() -> None:
     calls: list[tuple[int, int | None]] = []
-    Index(DIM).add(random(50), progress=lambda done, total: calls.append((done, total)))
+    Index(DIM, keep_vectors=None).add(random(50), progress=lambda done, total: calls.append((done, total)))
     assert calls[-1] == (50, 50)
 
 
@@ -574,7 +574,7 @@ def test_delete(make: Callable[..., Index], kind: str) -> None:
 
 def test_automatic_ids_go_on_after_all_others(tmp_path: Path) -> None:
     path, vectors = tmp_path / "index.lsq", random(30)
-    with Index.create(path, DIM) as index:
+    with Index.create(path, DIM, keep_vectors=None) as index:
         assert index.add(vectors[:2]).tolist() == [0, 1]
         index.add(vectors[2:4], ids=[-7, 40])
         assert index.add(vectors[4:6]).tolist() == [41, 42]
@@ -597,7 +597,7 @@ def test_automatic_ids_go_on_after_all_others(tmp_path: Path) -> None:
 
 
 def test_automatic_ids_never_meet_a_given_one() -> None:
-    index, vectors = Index(DIM), random(40)
+    index, vectors = Index(DIM, keep_vectors=None), random(40)
     index.add(vectors[:2], ids=[1, 2**63 - 1])
     given = plain(index.add(vectors[2:5]))
     assert len({*given, 1, 2**63 - 1}) == 5
@@ -618,7 +618,7 @@ def test_large_and_negative_ids_among_small_ones(wide: list[int]) -> None:
     """Wherever they come: into a piece, a group or a part of small ids, and when a chunk is given back."""
     vectors, ids = random(9000, 0, 2), np.arange(9000)
     for place in (5, 500, 4000, 4064, 8999):
-        index = Index(2, train_size=UNTRAINED)
+        index = Index(2, train_size=UNTRAINED, keep_vectors=None)
         names = ids.copy()
         names[place : place + len(wide)] = wide[: 9000 - place]
         for first, last in ((0, place), (place, place + 1), (place + 1, 9000)):
@@ -674,7 +674,7 @@ def test_sizes_around_the_boundaries(n: int, order: str, tmp_path: Path) -> None
     elif order == "random":
         ids = np.random.default_rng(n).permutation(n)
     vectors = random(n, n, 2)
-    with Index.create(tmp_path / "index.lsq", 2, encoder="lsh", bits=8, train_size=n) as index:
+    with Index.create(tmp_path / "index.lsq", 2, encoder="lsh", bits=8, train_size=n, keep_vectors=None) as index:
         index.add(vectors[: n - 1], ids=ids[: n - 1])
         assert not index.is_trained
         index.add(vectors[n - 1 :], ids=ids[n - 1 :])
@@ -689,7 +689,7 @@ def test_sizes_around_the_boundaries(n: int, order: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("bits", [8, 16, 24, 64, 264, 520])
 def test_codes_of_every_size_survive_small_adds(bits: int, kind: Any) -> None:
     """Rows come in steps that end within, at and after pieces, groups and parts."""
-    index = Index(20, encoder="lsh", bits=bits, train_size=20, ids=kind)
+    index = Index(20, encoder="lsh", bits=bits, train_size=20, ids=kind, keep_vectors=None)
     vectors, ids = random(9000, 0, 20), names_of(np.random.default_rng(0).permutation(9000), kind)
     at = 0
     for step in [20, 1, 1, 10, 31, 32, 33, 1, 500, 31, 1000, 2400, 1, 2, 3, 40, 4064, 800, 30]:
@@ -742,7 +742,7 @@ def test_chunks_are_given_back(pattern: str, kind: str, make: Callable[..., Inde
 
 
 def test_many_updates_leave_a_small_file(tmp_path: Path) -> None:
-    with Index.create(tmp_path / "index.lsq", 4, encoder="lsh", bits=32, train_size=100) as index:
+    with Index.create(tmp_path / "index.lsq", 4, encoder="lsh", bits=32, train_size=100, keep_vectors=None) as index:
         index.add(random(6000, 0, 4))
         sizes = []
         for turn in range(40):
@@ -756,13 +756,13 @@ def test_many_updates_leave_a_small_file(tmp_path: Path) -> None:
 
 
 def test_get_one_and_many() -> None:
-    index, vectors = Index(DIM, ids="str"), random(5)
+    index, vectors = Index(DIM, ids="str", keep_vectors=None), random(5)
     index.add(vectors, ids=list("abcde"))
     assert np.array_equal(index.get("c"), vectors[2]) and index.get("c").shape == (DIM,)
     assert np.array_equal(index.get(["c"]), vectors[[2]])
     assert np.array_equal(index.get(["e", "a", "a"]), vectors[[4, 0, 0]])
     assert np.array_equal(index.get(name for name in "db"), vectors[[3, 1]]), "two ids are two vectors"
-    numbers = Index(DIM)
+    numbers = Index(DIM, keep_vectors=None)
     numbers.add(vectors)
     assert np.array_equal(numbers.get(3), vectors[3]) and np.array_equal(numbers.get(np.int64(3)), vectors[3])
     assert numbers.get([]).shape == (0, DIM)
@@ -783,21 +783,25 @@ def test_stats_and_repr(tmp_path: Path) -> None:
         assert (index.dim, index.metric, index.encoder.name) == (DIM, "ip", "lsh")
         assert "28 vectors" in repr(index) and "LSH" in repr(index) and str(path) in repr(index)
     assert "closed" in repr(index)
-    assert "in memory" in repr(Index(3)) and Index(3).path is None and Index(3).stats()["path"] is None
+    assert (
+        "in memory" in repr(Index(3, keep_vectors=None))
+        and Index(3, keep_vectors=None).path is None
+        and Index(3, keep_vectors=None).stats()["path"] is None
+    )
 
 
 def test_in_with_things_that_are_no_ids() -> None:
-    index = Index(DIM)
+    index = Index(DIM, keep_vectors=None)
     index.add(random(3))
     assert 2 in index and np.int64(2) in index
     others: list[Any] = [3, -1, 2.0, "2", None, True, [2], 2**80, (), {}, b"\x02"]
     for other in others:
         assert other not in index
-    assert 2 not in Index(DIM, ids="str")
+    assert 2 not in Index(DIM, ids="str", keep_vectors=None)
 
 
 def test_results_are_copies() -> None:
-    index, vectors = Index(DIM), random(50)
+    index, vectors = Index(DIM, keep_vectors=None), random(50)
     index.add(vectors)
     found, got, ids = index.search(vectors[:3]), index.get([1, 2]), index.ids()
     before = [array.copy() for array in (*found, got, ids)]
@@ -870,7 +874,7 @@ def test_a_batch_is_used_in_its_block_only(make: Callable[..., Index]) -> None:
 
 @pytest.mark.parametrize("what", ["close", "save"])
 def test_an_index_cannot_go_away_inside_its_batch(what: str, tmp_path: Path) -> None:
-    index = Index(DIM)
+    index = Index(DIM, keep_vectors=None)
     with index.batch() as batch:
         batch.add(random(2))
         with pytest.raises(BusyError, match="batch"):
@@ -879,7 +883,7 @@ def test_an_index_cannot_go_away_inside_its_batch(what: str, tmp_path: Path) -> 
 
 
 def test_an_index_trains_itself_after_a_batch() -> None:
-    index, vectors = Index(DIM, encoder="lsh", bits=24, train_size=100), random(120)
+    index, vectors = Index(DIM, encoder="lsh", bits=24, train_size=100, keep_vectors=None), random(120)
     with index.batch() as batch:
         for i in range(0, 120, 40):
             batch.add(vectors[i : i + 40])
@@ -942,7 +946,7 @@ def test_compact_gives_the_space_back(tmp_path: Path) -> None:
 
 def test_an_index_in_memory_becomes_the_file(tmp_path: Path) -> None:
     path, vectors = tmp_path / "index.lsq", random(200)
-    index = Index(DIM)
+    index = Index(DIM, keep_vectors=None)
     index.add(vectors[:100])
     index.save(path)
     assert index.path == str(path)
@@ -956,9 +960,9 @@ def test_an_index_in_memory_becomes_the_file(tmp_path: Path) -> None:
 
 def test_saving_over_another_index_replaces_it(tmp_path: Path) -> None:
     path, vectors = tmp_path / "index.lsq", random(100)
-    old = Index.create(path, 3)
+    old = Index.create(path, 3, keep_vectors=None)
     old.add(random(5, 0, 3))
-    with Index(DIM) as index:
+    with Index(DIM, keep_vectors=None) as index:
         index.add(vectors)
         index.save(path)
         assert_holds(index, np.arange(100), vectors)
@@ -971,7 +975,7 @@ def test_saving_over_another_index_replaces_it(tmp_path: Path) -> None:
 def test_saving_to_its_own_path_is_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, vectors = tmp_path / "index.lsq", random(10)
     (tmp_path / "link.lsq").symlink_to(path)
-    with Index.create(path, DIM) as index:
+    with Index.create(path, DIM, keep_vectors=None) as index:
         index.add(vectors)
         monkeypatch.chdir(tmp_path)
         for same in (path, "index.lsq", "./index.lsq", tmp_path / "link.lsq"):
@@ -985,7 +989,7 @@ def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
     vectors = random(10)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    with Index.create("index.lsq", DIM) as index:
+    with Index.create("index.lsq", DIM, keep_vectors=None) as index:
         monkeypatch.chdir(tmp_path / "elsewhere")
         index.add(vectors)
         index.save("index.lsq")
@@ -1029,7 +1033,7 @@ def test_the_same_file_twice_in_one_process(tmp_path: Path, monkeypatch: pytest.
 def test_a_writer_joins_a_reader(tmp_path: Path) -> None:
     """The file was opened read-only first; who opens it later may write all the same."""
     path, vectors = tmp_path / "index.lsq", random(50)
-    Index.create(path, DIM).close()
+    Index.create(path, DIM, keep_vectors=None).close()
     with Index.open(path, read_only=True) as reader, Index.open(path) as writer:
         assert len(reader) == 0
         writer.add(vectors)
@@ -1038,12 +1042,12 @@ def test_a_writer_joins_a_reader(tmp_path: Path) -> None:
 
 def test_a_file_removed_and_made_again(tmp_path: Path) -> None:
     path, vectors = tmp_path / "index.lsq", random(50)
-    old = Index.create(path, DIM)
+    old = Index.create(path, DIM, keep_vectors=None)
     old.add(vectors)
     path.unlink()
     with pytest.raises(FileNotFoundError):
         old.add(vectors)
-    with Index.create(path, DIM) as new:
+    with Index.create(path, DIM, keep_vectors=None) as new:
         new.add(vectors[:5])
         with pytest.raises(StorageError, match="replaced"):
             len(old)
@@ -1052,7 +1056,7 @@ def test_a_file_removed_and_made_again(tmp_path: Path) -> None:
 
 
 def test_closing(tmp_path: Path) -> None:
-    index = Index.create(tmp_path / "index.lsq", DIM)
+    index = Index.create(tmp_path / "index.lsq", DIM, keep_vectors=None)
     with index:
         index.add(random(3))
     index.close()
@@ -1083,7 +1087,7 @@ def test_closing(tmp_path: Path) -> None:
 def test_the_same_operations_give_the_same_answers(tmp_path: Path) -> None:
     answers = []
     for path in (tmp_path / "a.lsq", tmp_path / "b.lsq"):
-        with Index.create(path, DIM, encoder="lsq", bits=24, iterations=2, train_size=1000) as index:
+        with Index.create(path, DIM, encoder="lsq", bits=24, iterations=2, train_size=1000, keep_vectors=None) as index:
             index.add(random(5000))
             index.delete(np.arange(0, 5000, 3))
             index.add(random(500, 1), ids=np.arange(500), upsert=True)

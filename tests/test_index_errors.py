@@ -148,7 +148,7 @@ def test_one_vector_needs_two_dimensions_to_be_added(index: Index, kind: str) ->
 
 def test_a_sparse_matrix_is_refused() -> None:
     sparse = pytest.importorskip("scipy.sparse").csr_matrix(VECTORS)
-    index = Index(4)
+    index = Index(4, keep_vectors=None)
     refused(VectorError, ValueError, ("vectors",), lambda: index.add(sparse))
     refused(VectorError, ValueError, ("queries",), lambda: index.search(sparse))
     assert len(index) == 0
@@ -166,7 +166,7 @@ def test_an_array_of_another_library_is_converted() -> None:
         def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
             return np.array(VECTORS, dtype)
 
-    index = Index(4)
+    index = Index(4, keep_vectors=None)
     tensor: Any = Tensor()
     index.add(tensor)
     assert np.array_equal(index.get(np.arange(60)), VECTORS)
@@ -366,8 +366,13 @@ def test_options_of_a_new_index(options: dict[str, Any], words: tuple[str, ...],
 @pytest.mark.parametrize(("name", "near"), [("lsqq", "'lsq'"), ("ITQ", "'itq'"), ("kmean", "'kmeans'"), ("zzzzzz", "")])
 def test_an_unknown_encoder(name: Any, near: str, tmp_path: Path) -> None:
     words = (repr(name), near, "did you mean" if near else "", "ckmeans, flat, itq", "installed")
-    refused(UnknownEncoderError, KeyError, words, lambda: Index(4, encoder=name))
-    refused(UnknownEncoderError, KeyError, words, lambda: Index.create(tmp_path / "index.lsq", 4, encoder=name))
+    refused(UnknownEncoderError, KeyError, words, lambda: Index(4, encoder=name, keep_vectors=None))
+    refused(
+        UnknownEncoderError,
+        KeyError,
+        words,
+        lambda: Index.create(tmp_path / "index.lsq", 4, encoder=name, keep_vectors=None),
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -375,15 +380,15 @@ def test_an_unknown_encoder(name: Any, near: str, tmp_path: Path) -> None:
 def test_wait(wait: Any, tmp_path: Path) -> None:
     path = tmp_path / "index.lsq"
     words = (f"wait={wait!r}", "True, False", "seconds")
-    refused(ParameterError, ValueError, words, lambda: Index.create(path, 4, wait=wait))
+    refused(ParameterError, ValueError, words, lambda: Index.create(path, 4, wait=wait, keep_vectors=None))
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"
-    Index.create(path, 4).close()
+    Index.create(path, 4, keep_vectors=None).close()
     refused(ParameterError, ValueError, words, lambda: Index.open(path, wait=wait))
 
 
 @pytest.mark.parametrize("wait", [float("inf"), 1e30, 10**30])
 def test_waiting_for_ever(wait: float, tmp_path: Path) -> None:
-    with Index.create(tmp_path / "index.lsq", 4, wait=wait) as index:
+    with Index.create(tmp_path / "index.lsq", 4, wait=wait, keep_vectors=None) as index:
         index.add(TWO)
         assert len(index) == 2
 
@@ -391,14 +396,16 @@ def test_waiting_for_ever(wait: float, tmp_path: Path) -> None:
 def test_paths_that_cannot_be(tmp_path: Path) -> None:
     file, text = tmp_path / "index.lsq", tmp_path / "text"
     text.write_text("not an index\n" * 1000)
-    with Index.create(file, 4) as index:
+    with Index.create(file, 4, keep_vectors=None) as index:
         index.add(VECTORS)
         words: tuple[str, ...] = (str(file), "already", "Index.open")
-        refused(IndexExistsError, FileExistsError, words, lambda: Index.create(file, 4))
-        refused(IndexExistsError, FileExistsError, (str(text),), lambda: Index.create(text, 4))
-        refused(IndexExistsError, FileExistsError, (str(tmp_path),), lambda: Index.create(tmp_path, 4))
+        refused(IndexExistsError, FileExistsError, words, lambda: Index.create(file, 4, keep_vectors=None))
+        refused(IndexExistsError, FileExistsError, (str(text),), lambda: Index.create(text, 4, keep_vectors=None))
+        refused(
+            IndexExistsError, FileExistsError, (str(tmp_path),), lambda: Index.create(tmp_path, 4, keep_vectors=None)
+        )
         words = ("directory", "does not exist")
-        refused(StorageError, OSError, words, lambda: Index.create(tmp_path / "no" / "index.lsq", 4))
+        refused(StorageError, OSError, words, lambda: Index.create(tmp_path / "no" / "index.lsq", 4, keep_vectors=None))
         refused(StorageError, OSError, words, lambda: index.save(tmp_path / "no" / "index.lsq"))
         words = ("no such file", "Index.create")
         refused(IndexMissingError, FileNotFoundError, words, lambda: Index.open(tmp_path / "no.lsq"))
@@ -414,11 +421,14 @@ def test_paths_that_cannot_be(tmp_path: Path) -> None:
 
 def test_odd_paths_give_typed_errors(tmp_path: Path) -> None:
     """A directory, nothing, a name too long, a NUL, a number: the error is ours, whatever the system says."""
-    with Index(4) as index:
+    with Index(4, keep_vectors=None) as index:
         index.add(TWO)
         for path in (tmp_path, "", tmp_path / ("x" * 300), str(tmp_path / "a\0b"), 5, None):
             given: Any = path
-            uses: list[Callable[[], object]] = [lambda: Index.create(given, 4), lambda: Index.open(given)]  # noqa: B023
+            uses: list[Callable[[], object]] = [
+                lambda: Index.create(given, 4, keep_vectors=None),
+                lambda: Index.open(given),
+            ]  # noqa: B023
             if path is not None:
                 uses.append(lambda: index.save(given))  # noqa: B023
             for use in uses:
@@ -431,7 +441,7 @@ def test_odd_paths_give_typed_errors(tmp_path: Path) -> None:
 
 def test_a_long_name_that_the_system_allows(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 245)
-    with Index.create(path, 4) as index:
+    with Index.create(path, 4, keep_vectors=None) as index:
         index.add(TWO)
         index.compact()
         assert index.check() == [] and len(index) == 2
@@ -439,7 +449,7 @@ def test_a_long_name_that_the_system_allows(tmp_path: Path) -> None:
 
 def test_a_path_of_bytes_is_a_path(tmp_path: Path) -> None:
     given: Any = os.fsencode(tmp_path / "index.lsq")
-    with Index.create(given, 4) as index:
+    with Index.create(given, 4, keep_vectors=None) as index:
         index.add(TWO)
         index.save(os.fsencode(tmp_path / "copy.lsq"))  # type: ignore[arg-type]
     for name in ("index.lsq", "copy.lsq"):
@@ -485,7 +495,7 @@ def test_a_batch_that_is_over(index: Index) -> None:
 
 
 def test_in_memory(tmp_path: Path) -> None:
-    index = Index(4)
+    index = Index(4, keep_vectors=None)
     index.add(TWO)
     refused(ParameterError, ValueError, ("save()", "in memory", "save(path)"), index.save)
     refused(ParameterError, ValueError, ("compact()", "in memory", "save(path)"), index.compact)
@@ -517,13 +527,13 @@ def test_training_errors(index: Index) -> None:
 
 
 def test_training_an_empty_index() -> None:
-    for index in (Index(4, bits=24), Index(4, encoder="lsh", bits=8)):
+    for index in (Index(4, bits=24, keep_vectors=None), Index(4, encoder="lsh", bits=8, keep_vectors=None)):
         refused(TooFewVectorsError, ValueError, ("got 0",), index.train)
         assert not index.is_trained and index.check() == []
 
 
 def test_codes_cannot_be_encoded_again(tmp_path: Path) -> None:
-    with Index.create(tmp_path / "index.lsq", 4, encoder="lsh", bits=32, train_size=50) as index:
+    with Index.create(tmp_path / "index.lsq", 4, encoder="lsh", bits=32, train_size=50, keep_vectors=None) as index:
         index.add(VECTORS)
         before = Seen.of(index)
         words = ("codes only", "keep_vectors", "anew")

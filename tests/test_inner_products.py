@@ -142,14 +142,14 @@ def test_only_the_default_scalar_depends_on_the_metric() -> None:
     assert plain.for_metric("cosine") is plain
     for kept in (LSQ(bits=64, scalar="learned"), LSQ(bits=64, scalar=None), LSQ(bits=32, refine=0)):
         assert kept.for_metric("ip") is kept
-    with Index(dim=24, metric="ip", encoder="lsq", bits=64) as index:
+    with Index(dim=24, metric="ip", encoder="lsq", bits=64, keep_vectors=None) as index:
         index.train(clustered_vectors(24))
         assert index.encoder.config["scalar"] == "length"
 
 
 def test_an_index_with_l2_has_the_scalar_it_had() -> None:
     """The metric changes nothing elsewhere."""
-    with Index(dim=24, encoder="lsq", bits=64) as index:
+    with Index(dim=24, encoder="lsq", bits=64, keep_vectors=None) as index:
         index.train(clustered_vectors(24))
         assert index.encoder.config["scalar"] == "auto"
 

@@ -141,7 +141,7 @@ VECTORS: dict[str, Any] = {
 @pytest.mark.parametrize("case", VECTORS)
 def test_vectors_that_are_accepted(case: str) -> None:
     given = VECTORS[case]
-    with Index(4, ids="int") as index:
+    with Index(4, ids="int", keep_vectors=None) as index:
         assert index.add(given).tolist() == [0, 1, 2]
         assert np.array_equal(index.get([0, 1, 2]), X)
         assert index.search(given, 1).ids.tolist() == [[0], [1], [2]]
@@ -155,14 +155,14 @@ def test_vectors_that_are_accepted(case: str) -> None:
 
 @pytest.mark.parametrize("query", [Series(X[1]), Series(X[1].tolist(), object), Tensor(X[1]), X[1].tolist()])
 def test_one_query(query: Any) -> None:
-    with Index(4) as index:
+    with Index(4, keep_vectors=None) as index:
         index.add(X)
         assert index.search(query, 2).ids.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("nothing", [[], (), np.empty(0), np.empty((0, 4)), np.empty((0, 0)), Series([], object)])
 def test_no_vectors_at_all(nothing: Any) -> None:
-    with Index(4) as index, Index(4, ids="str") as named:
+    with Index(4, keep_vectors=None) as index, Index(4, ids="str", keep_vectors=None) as named:
         assert index.add(nothing).tolist() == [] and named.add(nothing, ids=[]) == []
         assert index.add(nothing, ids=[], payloads=[]).tolist() == []
         assert index.add(iter([nothing, X, (nothing, [], [])])).tolist() == [0, 1, 2]
@@ -203,7 +203,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_vectors_that_are_refused(case: str) -> None:
     given, says = REFUSED[case]
-    with Index(4) as index:
+    with Index(4, keep_vectors=None) as index:
         index.add(X)
         uses: list[Callable[[], Any]] = [
             lambda: index.add(given),
@@ -237,12 +237,12 @@ def test_vectors_that_are_refused(case: str) -> None:
     ],
 )
 def test_an_iterator_of_rows_is_not_one_of_batches(batches: Callable[[], Any], what: str) -> None:
-    with Index(4) as index, pytest.raises(VectorError, match=f"^vectors of batch {what}"):
+    with Index(4, keep_vectors=None) as index, pytest.raises(VectorError, match=f"^vectors of batch {what}"):
         index.add(batches())
 
 
 def test_batches_of_an_iterator() -> None:
-    with Index(4) as index:
+    with Index(4, keep_vectors=None) as index:
         assert index.add(iter([list(X), (Series(list(X), object), [7, 8, 9]), (X, None, [{"a": 1}] * 3)])).tolist() == [
             *(0, 1, 2),
             *(7, 8, 9),
@@ -270,14 +270,14 @@ IDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("case", IDS)
 def test_ids_that_are_accepted(case: str) -> None:
-    with Index(4) as index:
+    with Index(4, keep_vectors=None) as index:
         assert index.add(X, ids=IDS[case]).tolist() == [4, 5, 6]
 
 
 @pytest.mark.parametrize("edge", [2**63 - 1, -(2**63)])
 def test_the_least_and_the_largest_id(edge: int) -> None:
     for ids in ([edge], np.array([edge], object), np.array([edge])):
-        with Index(4) as index:
+        with Index(4, keep_vectors=None) as index:
             assert index.add(X[:1], ids=ids).tolist() == [edge] and edge in index
 
 
@@ -285,7 +285,7 @@ def test_the_least_and_the_largest_id(edge: int) -> None:
     "ids", [np.array(["a", "b\0", "c"], object), Series(["a", "b\0", "c"], object), ("a", "b\0", "c")]
 )
 def test_string_ids_that_are_accepted(ids: Any) -> None:
-    with Index(4, ids="str") as index:
+    with Index(4, ids="str", keep_vectors=None) as index:
         assert (
             index.add(X, ids=ids) == ["a", "b\0", "c"]
             and "b" not in index
@@ -318,7 +318,7 @@ REFUSED_IDS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("case", REFUSED_IDS)
 def test_ids_that_are_refused(case: str) -> None:
     ids, says = REFUSED_IDS[case]
-    with Index(4) as index:
+    with Index(4, keep_vectors=None) as index:
         with pytest.raises(IdError, match=f"^ids: .*{says}"):
             index.add(X, ids=ids)
         with pytest.raises(IdError, match=f"^ids: .*{says}"):
@@ -327,7 +327,7 @@ def test_ids_that_are_refused(case: str) -> None:
 
 
 def test_a_set_may_name_what_has_no_order() -> None:
-    with Index(4) as index:
+    with Index(4, keep_vectors=None) as index:
         index.add(X)
         assert index.ids({0, 2}).tolist() == [0, 2] and index.delete({0, 2}) == 2
 
@@ -337,7 +337,7 @@ def test_a_set_may_name_what_has_no_order() -> None:
 
 def test_a_data_frame_of_payloads() -> None:
     frame = Frame([[1, 2, 3, 4]] * 4)
-    with Index(4) as index:
+    with Index(4, keep_vectors=None) as index:
         with pytest.raises(PayloadError, match=r"got a DataFrame; pass df.to_dict\('records'\)"):
             index.add(np.zeros((4, 4)), payloads=frame)
         index.add(np.zeros((4, 4)), payloads=frame.to_dict("records"))
@@ -346,13 +346,13 @@ def test_a_data_frame_of_payloads() -> None:
 
 @pytest.mark.parametrize("wrong", [True, np.True_, 3.0, np.float64(3), "3", None, 0, -1, [3], np.array([3, 4])])
 def test_numbers_that_are_refused(wrong: Any) -> None:
-    with Index(4) as index:
+    with Index(4, keep_vectors=None) as index:
         index.add(X)
         for use in (
             lambda: index.search(X, k=wrong),
             lambda: index.search(X, threads=wrong if wrong is not None else 0),
-            lambda: Index(4, train_size=wrong if wrong is not None else 0),
-            lambda: Index(wrong),
+            lambda: Index(4, train_size=wrong if wrong is not None else 0, keep_vectors=None),
+            lambda: Index(wrong, keep_vectors=None),
         ):
             with pytest.raises(ParameterError, match=r"a whole number from [12] to"):
                 use()
@@ -362,7 +362,7 @@ def test_numbers_that_are_refused(wrong: Any) -> None:
 @pytest.mark.parametrize("wrong", ["no", 1, None, np.array([True, False])])
 def test_flags_that_are_refused(wrong: Any, tmp_path: Path) -> None:
     path = tmp_path / "index.lsq"
-    with Index.create(path, 4) as index:
+    with Index.create(path, 4, keep_vectors=None) as index:
         index.add(X)
         uses: dict[str, Callable[[], Any]] = {
             "upsert": lambda: index.add(X, ids=[0, 1, 2], upsert=wrong),
@@ -378,11 +378,11 @@ def test_flags_that_are_refused(wrong: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [np.array(["l2", "ip"]), ["l2"], {"l2"}, b"l2", 5, X])
 def test_names_that_are_refused(wrong: Any) -> None:
-    with Index(4) as index:
+    with Index(4, keep_vectors=None) as index:
         for use in (
-            lambda: Index(4, metric=wrong),
+            lambda: Index(4, metric=wrong, keep_vectors=None),
             lambda: Index(4, keep_vectors=wrong),
-            lambda: Index(4, ids=wrong),
+            lambda: Index(4, ids=wrong, keep_vectors=None),
             lambda: index.search(X, strategy=wrong),
             lambda: index.search(X, distance=wrong),
             lambda: make_encoder("lsh", bits=8).fit(X).tables(X, metric=wrong),

@@ -111,7 +111,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 )
 def test_no_false_alarm_while_another_process_writes(folder: Path, use: str, times: int, first_map: int) -> None:
     path, stop = folder / "index.lsq", folder / "stop"
-    with Index.create(path, 4, train_size=1 << 40) as index:
+    with Index.create(path, 4, train_size=1 << 40, keep_vectors=None) as index:
         index.add(np.zeros((50, 4)), np.arange(50))
     writer = start(WRITER, path, stop)
     try:
@@ -132,7 +132,7 @@ def test_commits_between_reading_the_meta_pages_and_walking_the_trees(
 ) -> None:
     """The file has grown since it was mapped, and the meta page is that of another snapshot."""
     path = tmp_path / "index.lsq"
-    with Index.create(path, 4, train_size=1 << 40) as index:
+    with Index.create(path, 4, train_size=1 << 40, keep_vectors=None) as index:
         index.add(np.zeros((50, 4)))
         map_file, commits = pages._map, []
 
@@ -151,7 +151,7 @@ def test_commits_between_reading_the_meta_pages_and_walking_the_trees(
 def test_a_finding_in_every_snapshot_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finding is looked at again while others commit, but not for ever."""
     path = tmp_path / "index.lsq"
-    with Index.create(path, 4, train_size=1 << 40) as index:
+    with Index.create(path, 4, train_size=1 << 40, keep_vectors=None) as index:
         index.add(np.ones((1, 4)))
         found: list[int] = []
 

@@ -356,7 +356,7 @@ def test_payloads_when_the_map_is_full(tmp_path: Path, monkeypatch: pytest.Monke
         replay(writer)
 
     monkeypatch.setattr(Writer, "_replay", seen)
-    with Index.create(tmp_path / "full.lsq", DIM) as index:
+    with Index.create(tmp_path / "full.lsq", DIM, keep_vectors=None) as index:
         index.add(vectors(5_000))
         del replayed[:]
         with index.batch() as batch:
@@ -382,7 +382,7 @@ def test_payloads_when_the_map_is_full(tmp_path: Path, monkeypatch: pytest.Monke
 def test_parts_that_are_known_stay_where_they_are(tmp_path: Path) -> None:
     """Addresses of full parts are remembered from snapshot to snapshot: also where nearly all payloads are empty."""
     n = 2 * CHUNK
-    with Index.create(tmp_path / "long.lsq", DIM, fields=["i"]) as index:
+    with Index.create(tmp_path / "long.lsq", DIM, fields=["i"], keep_vectors=None) as index:
         index.add(vectors(n))
         wanted: dict[Any, Any] = dict.fromkeys(range(n))
         for step in range(40):
@@ -418,7 +418,7 @@ def test_payloads_are_set_and_vectors_stay(options: str, make: Callable[..., Ind
 
 
 def test_setting_payloads_for_ever_does_not_grow_the_file(tmp_path: Path) -> None:
-    with Index.create(tmp_path / "again.lsq", DIM, fields=["i"]) as index:
+    with Index.create(tmp_path / "again.lsq", DIM, fields=["i"], keep_vectors=None) as index:
         index.add(vectors(1_500), payloads=payloads(0, 1_500))
         size = 0
         for step in range(12):
@@ -472,7 +472,7 @@ def test_a_filter_tells_what_is_deleted(fields: tuple[str, ...], make: Callable[
 
 def test_another_process_reads_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "shared.lsq"
-    with Index.create(path, DIM, ids="str", fields=["lang"]) as index:
+    with Index.create(path, DIM, ids="str", fields=["lang"], keep_vectors=None) as index:
         index.add(vectors(2), ids=["a", "b"], payloads=[{"lang": "én"}, None])
         code = (
             "import sys; from lsqindex import Index\n"
@@ -496,7 +496,7 @@ def test_another_process_reads_what_was_written(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_from_before_payloads_began(tmp_path: Path) -> None:
-    with Index.create(tmp_path / "late.lsq", DIM) as index:
+    with Index.create(tmp_path / "late.lsq", DIM, keep_vectors=None) as index:
         index.add(vectors(600))
         with index._reader() as before:
             index.add(vectors(10), payloads=[{"i": 1}] * 10)
@@ -514,7 +514,7 @@ def test_a_snapshot_from_before_payloads_began(tmp_path: Path) -> None:
 def test_what_is_stored_is_msgpack(tmp_path: Path) -> None:
     """Read without this package: docs/format.md."""
     path = tmp_path / "plain.lsq"
-    with Index.create(path, DIM, fields=["lang"]) as index:
+    with Index.create(path, DIM, fields=["lang"], keep_vectors=None) as index:
         index.add(vectors(3), payloads=[{"lang": "en"}, None, {"lang": "en", "n": 1}])
     with lmdb.open(str(path), subdir=False, lib_version=0, readonly=True, lock=False, max_dbs=6) as env:
         db = env.open_db(keys.PAYLOADS, create=False)
@@ -657,9 +657,9 @@ def test_an_add_that_fails_otherwise_leaves_no_payload(make: Callable[..., Index
 )
 def test_fields_that_cannot_be(fields: Any, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="fields"):
-        Index(DIM, fields=fields)
+        Index(DIM, fields=fields, keep_vectors=None)
     with pytest.raises(ParameterError, match="fields"):
-        Index.create(tmp_path / "never.lsq", DIM, fields=fields)
+        Index.create(tmp_path / "never.lsq", DIM, fields=fields, keep_vectors=None)
     assert not (tmp_path / "never.lsq").exists()
 
 
@@ -703,5 +703,5 @@ def test_what_cannot_even_be_shown_is_refused_all_the_same(make: Callable[..., I
         with pytest.raises(IdError, match="does not fit into 64 bits"):
             use([10**5000])
     with pytest.raises(ParameterError):
-        Index(1, fields=[10**5000])  # type: ignore[list-item]
+        Index(1, fields=[10**5000], keep_vectors=None)  # type: ignore[list-item]
     assert len(index) == 0

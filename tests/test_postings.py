@@ -266,7 +266,7 @@ def test_merge_without_anything_fresh_writes_nothing(path: Path) -> None:
 
 
 def test_an_index_that_is_not_trained_lists_nothing_until_it_is(path: Path) -> None:
-    with Index.create(path, DIM, encoder="lsh", bits=16, subset="multi-index") as index:
+    with Index.create(path, DIM, encoder="lsh", bits=16, subset="multi-index", keep_vectors=None) as index:
         index.add(vectors(100))
         index.merge()
         assert sound(index) == [] and index.subset == MultiIndex()
@@ -277,7 +277,9 @@ def test_an_index_that_is_not_trained_lists_nothing_until_it_is(path: Path) -> N
 
 
 def test_training_by_an_add_lists_what_fills_units(path: Path) -> None:
-    with Index.create(path, DIM, encoder="lsh", bits=16, subset="multi-index", train_size=UNIT + 50) as index:
+    with Index.create(
+        path, DIM, encoder="lsh", bits=16, subset="multi-index", train_size=UNIT + 50, keep_vectors=None
+    ) as index:
         index.add(vectors(UNIT))
         assert not index.is_trained and sound(index) == []
         index.add(vectors(60))

@@ -151,7 +151,7 @@ def child() -> Iterator[Callable[[], Child]]:
 def path(tmp_path: Path) -> Path:
     """An index of dimension 2 that never trains itself, with vectors (0, 0) to (9, 0)."""
     file = tmp_path / "index.lsq"
-    with Index.create(file, 2, train_size=1 << 40) as index:
+    with Index.create(file, 2, train_size=1 << 40, keep_vectors=None) as index:
         index.add(np.stack([np.arange(10), np.zeros(10)], axis=1))
     return file
 

@@ -367,7 +367,7 @@ def test_a_value_that_shrinks_in_its_own_transaction_leaves_a_sound_file(change:
     """Blocks of sorted ids do, in a batch; LMDB alone would keep the pages they had."""
     path, rng = tmp_path / "index.lsq", np.random.default_rng(0)
     ids = rng.permutation(100_000)
-    with Index.create(path, dim=2) as index, index.batch() as batch:
+    with Index.create(path, dim=2, keep_vectors=None) as index, index.batch() as batch:
         batch.add(rng.standard_normal((4_000, 2)), ids=ids[:4_000])
         if change == "delete":
             batch.delete(ids[:3_000])

@@ -56,7 +56,7 @@ def in_threads(*actions: Callable[[], None]) -> Callable[[], None]:
 
 def test_nothing_is_lost_of_what_is_added_while_memory_becomes_a_file(tmp_path: Path) -> None:
     for turn in range(8):
-        index = Index(2)
+        index = Index(2, keep_vectors=None)
         given: list[int] = []
 
         def add(index: Index = index, given: list[int] = given) -> None:
@@ -81,7 +81,7 @@ def test_an_add_between_the_copy_and_the_switch_waits_for_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = rewrite.save_copy
-    with Index(1) as index:
+    with Index(1, keep_vectors=None) as index:
         index.add([[1.0]])
         late = threading.Thread(target=lambda: index.add([[2.0]]))
 
@@ -99,7 +99,7 @@ def test_an_add_between_the_copy_and_the_switch_waits_for_the_file(
 
 
 def test_two_threads_give_memory_a_file_and_both_files_are_whole(tmp_path: Path) -> None:
-    index = Index(1)
+    index = Index(1, keep_vectors=None)
     index.add(np.zeros((100, 1)))
     paths = [tmp_path / f"{i}.lsq" for i in range(2)]
     threads = [threading.Thread(target=index.save, args=(path,)) for path in paths]
@@ -128,17 +128,17 @@ def test_a_new_file_that_is_taken_for_one_that_is_being_closed(monkeypatch: pyte
         return real(path, **options)
 
     monkeypatch.setattr(lmdb, "open", mistaken)
-    with Index(1) as index:
+    with Index(1, keep_vectors=None) as index:
         assert index.add([[1.0]]).tolist() == [0]
     assert refused < 0
     refused = 1 << 30
     monkeypatch.setattr(engine, "_PAUSE", 0.0)
     with pytest.raises(StorageError, match="already open"):
-        Index(1)
+        Index(1, keep_vectors=None)
 
 
 def test_memory_in_a_batch_is_not_saved(tmp_path: Path) -> None:
-    with Index(1) as index, index.batch() as batch:
+    with Index(1, keep_vectors=None) as index, index.batch() as batch:
         batch.add([[1.0]])
         with pytest.raises(BusyError):
             index.save(tmp_path / "file.lsq")
@@ -149,14 +149,14 @@ def test_memory_in_a_batch_is_not_saved(tmp_path: Path) -> None:
 
 def wider(old: Index) -> Index:
     """The same ids and payloads, with one dimension more."""
-    new = Index(old.dim + 1, fields=["n"])
+    new = Index(old.dim + 1, fields=["n"], keep_vectors=None)
     names = old.ids()
     new.add(np.zeros((len(names), new.dim)), names, old.payloads(names))
     return new
 
 
 def make(path: Path, n: int = 3) -> Index:
-    index = Index.create(path, 1, fields=["n"])
+    index = Index.create(path, 1, fields=["n"], keep_vectors=None)
     index.add(np.zeros((n, 1)), payloads=[{"n": i} for i in range(n)])
     return index
 
@@ -205,7 +205,7 @@ def test_when_making_the_other_index_fails_nothing_is_changed(tmp_path: Path) ->
     def fails(old: Index) -> Index:
         raise RuntimeError(f"{len(old)} are there")
 
-    closed = Index(2)
+    closed = Index(2, keep_vectors=None)
     closed.close()
     with make(tmp_path / "file.lsq") as index:
         before = (tmp_path / "file.lsq").read_bytes()
@@ -221,7 +221,7 @@ def test_when_making_the_other_index_fails_nothing_is_changed(tmp_path: Path) ->
             index.replace(lambda old: [old.add([[1.0]]), old][1])
         assert (tmp_path / "file.lsq").read_bytes() == before and len(index) == 3
         assert index.add([[1.0]]).tolist() == [3]
-    with Index(1) as memory, pytest.raises(ParameterError, match="has no file"):
+    with Index(1, keep_vectors=None) as memory, pytest.raises(ParameterError, match="has no file"):
         memory.replace(wider)
 
 

@@ -601,7 +601,7 @@ def fitted(name: str, metric: Metric) -> Encoder:
 def filled(name: str, metric: Metric) -> tuple[Index, NDArray[np.int64], NDArray[np.uint8]]:
     """An index with rows of several adds, some deleted, its ids and their codes."""
     encoder = fitted(name, metric)
-    index = Index(dim=DIM, metric=metric, encoder=encoder)
+    index = Index(dim=DIM, metric=metric, encoder=encoder, keep_vectors=None)
     vectors, ids = random(N, 1), np.random.default_rng(2).permutation(3 * N)[:N].astype(np.int64)
     vectors[100:140] = vectors[50]  # ties, which come by id
     for first, last in ((0, N - 300), (N - 300, N - 40), (N - 40, N)):

@@ -65,7 +65,7 @@ def trained(metric: Metric) -> Encoder:
 @cache
 def filled(metric: Metric) -> Index:
     """All of ``data`` under its row numbers; no test changes it."""
-    index = Index(DIM, metric=metric, encoder=trained(metric))
+    index = Index(DIM, metric=metric, encoder=trained(metric), keep_vectors=None)
     index.add(data())
     return index
 
@@ -252,7 +252,11 @@ def test_a_slice_of_a_batch(step: int, progressive: bool, metric: Metric) -> Non
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_one_add_or_many(metric: Metric) -> None:
-    index, rng, first = Index(DIM, metric=metric, encoder=trained(metric)), np.random.default_rng(8), 0
+    index, rng, first = (
+        Index(DIM, metric=metric, encoder=trained(metric), keep_vectors=None),
+        np.random.default_rng(8),
+        0,
+    )
     while first < N:
         last = first + int(rng.choice([1, 31, 700, 4064, 6000]))
         index.add(data()[first:last])
@@ -265,7 +269,7 @@ def test_one_add_or_many(metric: Metric) -> None:
 
 
 def test_ids_of_both_kinds() -> None:
-    index, names = Index(DIM, encoder=trained("l2"), ids="str"), [f"{i:05}" for i in range(N)]
+    index, names = Index(DIM, encoder=trained("l2"), ids="str", keep_vectors=None), [f"{i:05}" for i in range(N)]
     index.add(data(), ids=names)
     queries = queries_like("the data", 50)
     same: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}), ({"progressive": False}, {"progressive": False})]
@@ -282,7 +286,7 @@ def test_ids_of_both_kinds() -> None:
 @pytest.fixture(scope="module", params=METRICS)
 def thinned(request: pytest.FixtureRequest) -> Iterator[tuple[Index, NDArray[np.int64]]]:
     """An index some of whose rows are deleted, here and there and a chunk of them, and the ids that are left."""
-    index = Index(DIM, metric=request.param, encoder=trained(request.param))
+    index = Index(DIM, metric=request.param, encoder=trained(request.param), keep_vectors=None)
     index.add(data())
     gone = np.unique(np.concatenate([np.random.default_rng(9).integers(0, N, 4000), np.arange(8000, 9500)]))
     assert index.delete(gone) == len(gone)
@@ -298,7 +302,7 @@ def test_deleted_rows_never_come(thinned: tuple[Index, NDArray[np.int64]]) -> No
     for options in kinds:
         assert not np.isin(index.search(queries, 10, **options).ids, gone).any()
     # As if they had never been.
-    fresh = Index(DIM, metric=index.metric, encoder=trained(index.metric))
+    fresh = Index(DIM, metric=index.metric, encoder=trained(index.metric), keep_vectors=None)
     fresh.add(data()[left], ids=left)
     assert_equal(index.search(queries, 10, progressive=False), fresh.search(queries, 10, progressive=False))
     assert shared(index.search(queries, 10), fresh.search(queries, 10)).mean() > 0.98
@@ -430,7 +434,7 @@ def small(name: str, metric: Metric) -> tuple[Index, Encoder, Vectors]:
     kind, parameters = SMALL[name]
     vectors = clustered(SMALL_N, 14, SMALL_DIM)
     encoder = make_encoder(kind, **parameters).fit(prepared(vectors, metric))
-    index = Index(SMALL_DIM, metric=metric, encoder=encoder)
+    index = Index(SMALL_DIM, metric=metric, encoder=encoder, keep_vectors=None)
     index.add(vectors)
     return index, encoder, vectors
 
@@ -523,7 +527,7 @@ def test_codes_of_every_size_and_number_of_levels(levels: int, bits: int) -> Non
     assert encoder.code_size == -(-encoder.layout.code_bits // 8) <= -(-bits // 8)
     codes = encoder.encode(vectors)
     for metric in METRICS:
-        index = Index(dim, metric=metric, encoder=encoder)
+        index = Index(dim, metric=metric, encoder=encoder, keep_vectors=None)
         index.add(vectors)
         own = codes if metric != "cosine" else encoder.encode(unit(vectors))
         for distance in encoder.distances(metric):
@@ -548,9 +552,9 @@ def test_an_answer_is_of_one_committed_state(where: str, tmp_path: Any) -> None:
     """Each commit puts five vectors at a place where there is nothing else and takes away the five before."""
     place, rounds = np.full(DIM, 3, np.float32), 60
     index = (
-        Index(DIM, encoder=trained("l2"))
+        Index(DIM, encoder=trained("l2"), keep_vectors=None)
         if where == "memory"
-        else Index.create(tmp_path / "index.lsq", DIM, encoder=trained("l2"))
+        else Index.create(tmp_path / "index.lsq", DIM, encoder=trained("l2"), keep_vectors=None)
     )
     index.add(data()[:36_000])
     five = place + 0.01 * np.random.default_rng(19).standard_normal((5, DIM)).astype(np.float32)
@@ -637,7 +641,7 @@ def test_rows_of_another_kind_hide_no_neighbours(kind: str, share: float) -> Non
     }
     instead = kinds[kind]
     vectors[others] = instead[others]
-    index = Index(DIM, encoder=trained("l2"))
+    index = Index(DIM, encoder=trained("l2"), keep_vectors=None)
     index.add(vectors)
     queries = queries_like("the data", 300)
     near = np.argpartition(exact(queries, vectors, "l2"), 10, axis=1)[:, :10]
@@ -648,7 +652,7 @@ def test_rows_of_another_kind_hide_no_neighbours(kind: str, share: float) -> Non
 
 def test_rows_in_the_order_of_a_dimension_lose_less_than_half_a_point() -> None:
     vectors = data()[np.argsort(data()[:, 0])]
-    index = Index(DIM, encoder=trained("l2"))
+    index = Index(DIM, encoder=trained("l2"), keep_vectors=None)
     index.add(vectors)
     queries = queries_like("the data", 400)
     near = np.argpartition(exact(queries, vectors, "l2"), 10, axis=1)[:, :10]
@@ -668,7 +672,7 @@ def test_a_query_so_far_away_that_rows_are_equally_far_gets_them_by_id() -> None
 @pytest.mark.parametrize("bits", [128, 256])
 def test_rows_longer_than_those_of_the_training_are_not_near(bits: int, times: float) -> None:
     vectors, queries = data()[:5000], queries_like("the data", 100)
-    index = Index(DIM, bits=bits, iterations=2, train_size=5000)
+    index = Index(DIM, bits=bits, iterations=2, train_size=5000, keep_vectors=None)
     index.add(vectors)
     assert index.is_trained
     longer = vectors[:20] * np.float32(times)
@@ -681,7 +685,7 @@ def test_rows_longer_than_those_of_the_training_are_not_near(bits: int, times: f
 def test_vectors_of_very_different_lengths() -> None:
     lengths = np.exp(0.6 * np.random.default_rng(21).standard_normal((12_000, 1)))
     vectors, queries = (data()[:12_000] * lengths).astype(np.float32), queries_like("the data", 100)
-    index = Index(DIM, bits=256, iterations=2)
+    index = Index(DIM, bits=256, iterations=2, keep_vectors=None)
     index.add(vectors)
     assert index.is_trained
     near = np.argpartition(exact(queries, vectors, "l2"), 10, axis=1)[:, :10]

@@ -356,7 +356,7 @@ def test_a_query_is_looked_up_in_every_table(kind: str) -> None:
     of_dimensions = np.array(sizes.get(kind, [1] * DIM), np.float32)
     vectors, query = vectors * of_dimensions, query * of_dimensions
     encoder = make_encoder(ENCODERS[name][0], **ENCODERS[name][1]).fit(vectors)
-    index = Index(DIM, metric=metric, encoder=encoder, subset="multi-index")  # type: ignore[arg-type]
+    index = Index(DIM, metric=metric, encoder=encoder, subset="multi-index", keep_vectors=None)  # type: ignore[arg-type]
     index.add(vectors)
     subset = index.subset
     assert subset is not None
@@ -823,14 +823,14 @@ def test_published_codes_of_several_levels_are_scanned(monkeypatch: pytest.Monke
     monkeypatch.setattr(request, "AUTO_ROWS", 1)
     encoder = make_encoder("lsq", m=6, refine=0, levels=4, iterations=2).fit(random(600, 0))
     assert encoder.hashes
-    with Index(DIM, encoder=encoder, subset="multi-index") as index:
+    with Index(DIM, encoder=encoder, subset="multi-index", keep_vectors=None) as index:
         index.add(random(50, 62))
         index.merge()
         assert index.explain(random(1, 63), 3).why == NOT_BINARY
 
 
 def test_an_index_that_is_not_trained_is_searched_exactly() -> None:
-    index = Index(DIM, encoder="lsh", bits=29, subset=MultiIndex(bits=6))
+    index = Index(DIM, encoder="lsh", bits=29, subset=MultiIndex(bits=6), keep_vectors=None)
     assert index.subset == MultiIndex(bits=6)
     vectors, queries = random(300, 44), random(2, 45)
     assert index.search(queries, 3, strategy="subset", distance="score").ids.tolist() == [[-1] * 3] * 2
@@ -844,7 +844,7 @@ def test_an_index_that_is_not_trained_is_searched_exactly() -> None:
     # Once it is, it is the index that was trained before.
     index.train()
     assert index.subset == MultiIndex(bits=6)
-    other = Index(DIM, encoder=index.encoder, subset=MultiIndex(bits=6))
+    other = Index(DIM, encoder=index.encoder, subset=MultiIndex(bits=6), keep_vectors=None)
     other.add(vectors)
     assert_same(index, other)
     index.close()
@@ -1082,12 +1082,21 @@ def test_tables_that_a_code_cannot_have_are_refused_and_nothing_changes() -> Non
     wrong: list[Any] = ["multi", "", 8, b"multi-index", ["multi-index"], MultiIndex]
     for subset in wrong:
         refused(partial(Index, DIM, subset=subset), "subset=", "'multi-index'", "MultiIndex(bits=")
-    refused(lambda: Index(DIM, encoder="flat", subset="multi-index"), "keeps vectors as they are", "another encoder")
     refused(
-        lambda: Index(DIM, encoder="pq", bits=16, subset=MultiIndex(bits=8)), "bits=8", "not binary", "MultiIndex()"
+        lambda: Index(DIM, encoder="flat", subset="multi-index", keep_vectors=None),
+        "keeps vectors as they are",
+        "another encoder",
     )
     refused(
-        lambda: Index(64, encoder="lsh", bits=4 * 4097, subset=MultiIndex(bits=4)), "4097 tables", "more bits a table"
+        lambda: Index(DIM, encoder="pq", bits=16, subset=MultiIndex(bits=8), keep_vectors=None),
+        "bits=8",
+        "not binary",
+        "MultiIndex()",
+    )
+    refused(
+        lambda: Index(64, encoder="lsh", bits=4 * 4097, subset=MultiIndex(bits=4), keep_vectors=None),
+        "4097 tables",
+        "more bits a table",
     )
     with make("lsh", subset=MultiIndex(bits=6), keep_vectors="float32") as index:
         vectors = random(300, 58)

@@ -106,7 +106,7 @@ def test_rows_of_zeros_are_at_distance_1_where_the_ranking_is_exact(encoder: str
     rows, zeros = with_zeros(0.05)
     queries = data()[1][:3]
     ranked = filled(rows, encoder).search(queries, N, rerank=N)
-    untrained = Index(DIM, metric="cosine")
+    untrained = Index(DIM, metric="cosine", keep_vectors=None)
     untrained.add(rows)
     for found in (ranked, untrained.search(queries, N)):
         for ids, distances in zip(found.ids, found.distances, strict=True):
@@ -172,7 +172,7 @@ def test_the_code_of_zeros_is_a_function_of_the_encoder() -> None:
         code = zero_code(encoder)
         assert np.array_equal(zero_code(encoder), code)
         assert np.isfinite(reference.distances(code[None], encoder.layout, encoder.tables(rows[:5], "cosine"))).all()
-        index = Index(DIM, metric="cosine", encoder=encoder)
+        index = Index(DIM, metric="cosine", encoder=encoder, keep_vectors=None)
         index.add(np.zeros((1, DIM)))
         np.testing.assert_array_equal(index.get([0]), encoder.decode(code[None]))
 
@@ -239,7 +239,7 @@ def test_vectors_of_any_size_are_ranked_rightly(metric: Metric, size: float) -> 
     rows, queries = (some * np.float32(size) for some in data())
     rows, queries = rows[:600], queries[:20]
     distances = brute(queries, rows, metric).astype(np.float32).astype(np.float64)
-    untrained = Index(DIM, metric=metric)
+    untrained = Index(DIM, metric=metric, keep_vectors=None)
     untrained.add(rows)
     assert recall(untrained.search(queries, 10), distances) == 1
     for encoder in ("lsq", "lsh", "pq"):

@@ -71,7 +71,7 @@ def test_scan(benchmark: Any, vectors: Vectors, hashes: Encoder, queries: int) -
 
 
 def test_accumulate(benchmark: Any, vectors: Vectors, hashes: Encoder) -> None:
-    with Index(dim=vectors.shape[1], encoder=hashes, subset=MultiIndex(bits=8)) as index:
+    with Index(dim=vectors.shape[1], encoder=hashes, subset=MultiIndex(bits=8), keep_vectors=None) as index:
         index.add(vectors)
         index.merge()
         with index._reader() as reader:

@@ -48,7 +48,7 @@ def _by_score(encoder: Encoder, bits: int, name: str, answers: int) -> dict[str,
     if not encoder.is_fitted:
         encoder.fit(dataset.learn)
     subset = MultiIndex(bits if encoder.layout.binary else None)
-    with Index(dataset.base.shape[1], encoder=encoder, subset=subset) as index:
+    with Index(dataset.base.shape[1], encoder=encoder, subset=subset, keep_vectors=None) as index:
         index.add(dataset.base)
         index.merge()
         found = index.search(dataset.queries, answers, strategy="subset", distance="score", threads=1)

@@ -49,7 +49,7 @@ def _compared(name: str, parameters: dict[str, Any], shapes: int) -> dict[str, A
             encoder = make_encoder(name, **parameters).fit(vectors)
         n, k = int(rng.integers(1, 300)), int(rng.integers(1, 40))
         bits = int(rng.integers(4, 9)) if encoder.layout.binary else None
-        index = Index(_DIM, encoder=encoder, subset=MultiIndex(bits))
+        index = Index(_DIM, encoder=encoder, subset=MultiIndex(bits), keep_vectors=None)
         index.add(vectors[:n])
         if shape % 2:
             index.merge()
