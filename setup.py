@@ -15,7 +15,7 @@ if os.environ.get("LSQINDEX_SANITIZE"):
     links += ["-fsanitize=address,undefined"]
 
 headers = {
-    "kernels": ("simd", "feedback", "flips", "descend", "pack"),
+    "kernels": ("simd", "feedback", "flips", "descend", "product", "pack"),
     "records": ("checksum", "pages", "rows"),
     "scan": ("simd", "checksum", "rows", "nibbles", "codes", "sums", "nearest", "progressive", "scan"),
     "exact": ("simd", "checksum", "rows", "exact", "misses"),

@@ -28,6 +28,11 @@ cdef extern from "descend.h" nogil:
     void lsq_descend(int level, uint16_t *levels, float *r, const float *g, int64_t n, int32_t m, int32_t count,
                      int32_t sweeps)
 
+cdef extern from "product.h" nogil:
+    int64_t lsq_packed_size(int64_t m, int64_t k)
+    void lsq_pack_matrix(const float *matrix, int64_t m, int64_t k, float *packed)
+    void lsq_product(int level, const float *rows, const float *packed, int64_t n, int64_t k, int64_t m, float *out)
+
 cdef extern from "pack.h" nogil:
     void lsq_pack(uint8_t *codes, const uint16_t *fields, const uint8_t *widths, int64_t n, int64_t m, int64_t size)
     void lsq_unpack(uint16_t *fields, const uint8_t *codes, const uint8_t *widths, int64_t n, int64_t m, int64_t size)
@@ -110,6 +115,22 @@ def descend(uint16_t[:, ::1] levels not None, float[:, ::1] r not None, const fl
         return
     with nogil:
         lsq_descend(_level, &levels[0, 0], &r[0, 0], &g[0, 0], n, m, count, sweeps)
+
+
+def product(const float[:, ::1] rows not None, const float[:, ::1] matrix not None):
+    """``rows @ matrixᵀ``, float32; a row of the result depends on that row alone; see product.h."""
+    cdef int64_t n = rows.shape[0], k = rows.shape[1], m = matrix.shape[0]
+    if matrix.shape[1] != k:
+        raise ValueError("product: shapes do not fit")
+    result = np.zeros((n, m), np.float32)
+    if n == 0 or k == 0 or m == 0:
+        return result
+    cdef float[:, ::1] out = result
+    cdef float[::1] packed = np.empty(lsq_packed_size(m, k), np.float32)
+    with nogil:
+        lsq_pack_matrix(&matrix[0, 0], m, k, &packed[0])
+        lsq_product(_level, &rows[0, 0], &packed[0], n, k, m, &out[0, 0])
+    return result
 
 
 cdef int64_t _bytes(const uint8_t[::1] widths) except -1:

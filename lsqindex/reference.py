@@ -106,6 +106,14 @@ def descend(
                 break
 
 
+def product(rows: NDArray[np.float32], matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``rows @ matrixᵀ``, every number the sum of its products in their order; see cython_src/product.h."""
+    out = np.zeros((len(rows), len(matrix)), np.float32)
+    for at in range(rows.shape[1]):
+        out += rows[:, at, None] * matrix[:, at]
+    return out
+
+
 def distances(codes: NDArray[np.uint8], layout: Layout, tables: Tables) -> NDArray[np.float32]:
     """The distance of every query to every row, shape (nq, n): a sum of look-ups in float32.
 

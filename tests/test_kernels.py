@@ -365,3 +365,28 @@ def test_an_unknown_instruction_set_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="portable"):
         _kernels.use_simd("sse9")
     assert _kernels.simd_level() == before
+
+
+@given(st.sampled_from(ROWS), st.sampled_from(SIZES), st.sampled_from(SIZES), st.integers(0, 2**32 - 1))
+@few
+def test_products_are_those_of_the_reference(n: int, k: int, m: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, matrix = (rng.standard_normal((count, k)).astype(np.float32) for count in (n, m))
+    wanted = reference.product(rows, matrix)
+    for found in on_every_level(lambda: _kernels.product(rows, matrix)):
+        assert np.array_equal(found.view(np.uint32), wanted.view(np.uint32))
+    for at in range(n):
+        assert np.array_equal(_kernels.product(rows[at : at + 1], matrix)[0], wanted[at])
+
+
+def test_a_row_has_the_same_product_wherever_it_stands(simd: str) -> None:
+    rng = np.random.default_rng(1)
+    for m, k in ((24, 56), (256, 384), (1, 7)):
+        row, matrix = rng.standard_normal((1, k)).astype(np.float32), rng.standard_normal((m, k)).astype(np.float32)
+        assert len(np.unique(_kernels.product(np.repeat(row, 300, axis=0), matrix), axis=0)) == 1
+
+
+def test_products_of_shapes_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="shapes"):
+        _kernels.product(np.zeros((2, 3), np.float32), np.zeros((2, 4), np.float32))
+    assert _kernels.product(np.zeros((2, 0), np.float32), np.zeros((5, 0), np.float32)).tolist() == [[0] * 5] * 2

@@ -1,11 +1,11 @@
 """Dense linear algebra whose results depend on nothing but the numbers.
 
-**Not on the batch.** BLAS sums a product of few rows in another order than one of many, and a code
-may turn on the last bit. So whatever leads to a code is multiplied by :func:`product`, always the
-same number of rows at a time: a vector has one code, alone or among a million.
+**Not on the batch.** BLAS may sum each row of a product in another order, by its place among the others, and a
+code may turn on the last bit. So whatever leads to a code is multiplied by :func:`product`, a kernel of our own with
+one order: a vector has one code, alone or among a million.
 
-**Not on the threads.** OpenBLAS may cut long sums differently on one thread and on many; not those of
-:func:`product` and :func:`gram`, which are short and of one size. Its factorizations (eigh, solve,
+**Not on the threads.** OpenBLAS may cut long sums differently on one thread and on many; not those of :func:`gram`,
+which are short and of one size. Its factorizations (eigh, solve,
 svd) differ in the last bits, and training amplifies last bits into other codes. So factorizations are
 done in float64 and *settled*: rounded to float32 with 16 bits of mantissa, far above the noise. (A
 number within 1e-15 of a rounding edge would still differ; that is a chance of one in 10^10 per number.)
@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _kernels
+
 #: What is kept in float32, and what is computed in float64 on the way there.
 Float32 = NDArray[np.floating[Any]]
 Float64 = NDArray[np.floating[Any]]
 
 _KEPT_BITS = 16
-_PRODUCT_ROWS = 128
 _GRAM_ROWS = 256
 #: Squares that sum to less may have lost numbers below float32's range.
 _SMALL_SQUARE = np.float32(1e-30)
@@ -45,16 +46,7 @@ def settled(array: Float64) -> Float32:
 
 def product(rows: Float32, matrix: Float32) -> Float32:
     """``rows @ matrixᵀ``; a row of the result depends on that row alone."""
-    n = len(rows)
-    out = np.empty((n, len(matrix)), np.float32)
-    whole = n - n % _PRODUCT_ROWS
-    for first in range(0, whole, _PRODUCT_ROWS):
-        np.matmul(rows[first : first + _PRODUCT_ROWS], matrix.T, out=out[first : first + _PRODUCT_ROWS])
-    if whole < n:
-        padded = np.zeros((_PRODUCT_ROWS, rows.shape[1]), np.float32)
-        padded[: n - whole] = rows[whole:]
-        out[whole:] = (padded @ matrix.T)[: n - whole]
-    return out
+    return _kernels.product(np.ascontiguousarray(rows, np.float32), np.ascontiguousarray(matrix, np.float32))
 
 
 def mean_of(vectors: Float32) -> Float32:
