@@ -7,6 +7,7 @@ index as it was and removes what was left behind.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from . import retraining
 from .coder import Coder
 from .encoders.base import Progress as FitProgress
-from .errors import IdError
+from .errors import IdError, LsqIndexError
 from .ids import Ids
 from .storage import merge, postings
 from .storage.columns import Column, rows_within
@@ -133,7 +134,10 @@ def add(
         merge.settle(writer)
     if review:
         retraining.review(writer, options, coder, addition.rows)
-        retraining.catch_up(writer, options, coder, addition.threads, len(addition))
+        # The add is durable: what cannot be rewritten now (a full disk), later transactions rewrite.
+        with contextlib.suppress(LsqIndexError):
+            retraining.catch_up(writer, options, coder, addition.threads, len(addition))
+        writer.abort()
     return ids
 
 

@@ -105,7 +105,7 @@ def test_train_and_reencode_take_codes_only_if_they_are_smaller() -> None:
     for encoder, name in ((fitted, "lsq"), ("lsh", "lsh")):
         other = Index(3, keep_vectors="float32", encoder="flat")
         other.add(vectors)
-        bits = {} if encoder is fitted else {"bits": 16}
+        bits: dict[str, Any] = {} if encoder is fitted else {"bits": 16}
         assert other.reencode(encoder, **bits).encoder.name == name
         assert other.check() == []
         assert other.reencode("lsq").stats()["exact"]

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lsqindex import Index, make_encoder, retraining
+from lsqindex.encoders import lsq_scalar
 from lsqindex.storage.columns import CHUNK_ROWS
 from lsqindex.storage.rows import Rows
 from lsqindex.storage.store import Store
@@ -361,3 +362,24 @@ def test_a_large_add_is_trained_on_again_at_once(monkeypatch: pytest.MonkeyPatch
     told = index.stats()["training"]
     assert (told["vectors"], told["rewritten"], told["outdated"]) == (6000, None, False)
     codes_are_right(index)
+
+
+# -- the encoder's own sample ---------------------------------------------------------------------
+
+
+def test_the_row_scalar_is_learned_from_all_of_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample is in the order in which its vectors were added: its first rows may be of one topic."""
+    seen: list[Vectors] = []
+    find = lsq_scalar._neighbours
+
+    def spy(vectors: Vectors, asked: NDArray[np.intp]) -> NDArray[np.intp]:
+        seen.append(vectors)
+        return find(vectors, asked)
+
+    monkeypatch.setattr(lsq_scalar, "AMONG", 300)
+    monkeypatch.setattr(lsq_scalar, "_neighbours", spy)
+    first, second = np.zeros((600, 4), np.float32), np.ones((600, 4), np.float32)
+    first += np.random.default_rng(0).random((600, 4), np.float32) / 10
+    make_encoder("lsq", bits=16, iterations=1).fit(np.concatenate([first, second + first]))
+    # Vectors are centred, and the first axis tells one half of them from the other.
+    assert len(seen[0]) == 300 and 100 < (seen[0][:, 0] > 0).sum() < 200
