@@ -146,9 +146,9 @@ class Index:
         search need not read all of them. ``fields`` are names of payload fields that filters ask for often: these are
         decided without reading payloads. ``wait`` is that of :meth:`open`.
 
-        If codes would be as large as the vectors (by default: 14 dimensions or fewer), vectors are stored as they are,
-        by the encoder "flat", and every search is exact (``stats()["exact"]``). With ``subset`` they are encoded all the
-        same.
+        If codes would be as large as the vectors (with the default of 256 bits: 8 dimensions or fewer), vectors are
+        stored as they are, by the encoder "flat", and every search is exact (``stats()["exact"]``). With ``subset``
+        they are encoded all the same.
 
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")

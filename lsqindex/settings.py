@@ -49,7 +49,7 @@ def make_options(
         check_dim(made, dim)
     else:
         made._make_layout(dim)  # parameters that cannot work are refused now, not after ten thousand vectors
-        if not lists and not worth_encoding(made, dim, keep_vectors):
+        if not lists and not worth_encoding(made, dim):
             # Vectors are still kept if that was asked for: a later reencode() may take an encoder of smaller codes.
             made = flat(dim)
         elif made._min_vectors()[0] == 0:
@@ -61,22 +61,16 @@ def make_options(
     return Options(dim, metric, ids, layout, size, uuid.uuid4().bytes, names), Coder(made, dim, metric)
 
 
-def worth_encoding(encoder: Encoder, dim: int, keep_vectors: str | None) -> bool:
+def worth_encoding(encoder: Encoder, dim: int) -> bool:
     """Whether an encoder's codes are smaller than the vectors; with few dimensions they may not be.
 
-    Otherwise the vectors are stored as they are, by the encoder ``flat``, and searches are exact. Kept vectors count as
-    well: where they take fewer bytes than a code, the vectors are stored as they are unless they take more than both.
+    Otherwise the vectors are stored as they are, by the encoder ``flat``, and searches are exact.
 
-    >>> lsq = make_encoder("lsq", bits=256)
-    >>> [worth_encoding(lsq, dim, None) for dim in (1, 8, 9)]
-    [False, False, True]
-    >>> [worth_encoding(lsq, dim, "float16") for dim in (9, 14, 15)]
+    >>> [worth_encoding(make_encoder("lsq", bits=256), dim) for dim in (1, 8, 9)]
     [False, False, True]
     """
     layout = encoder._make_layout(dim)
-    raw, code = Layout.of_floats(dim).code_size, layout.code_size
-    other = kept.width(dim, kept.LAYOUTS[keep_vectors]) if keep_vectors else raw
-    return layout.floats or not (code >= min(raw, other) and (code >= raw or raw <= code + other))
+    return layout.floats or layout.code_size < Layout.of_floats(dim).code_size
 
 
 def flat(dim: int) -> Encoder:

@@ -15,7 +15,7 @@ from .encoders import Encoder
 from .encoders.base import Progress
 from .errors import CodesOnlyWarning, LsqIndexError
 from .settings import check_dim, flat, worth_encoding
-from .storage import kept, keys, merge, postings
+from .storage import keys, merge, postings
 from .storage.columns import CHUNK_ROWS, Column, RowNumbers
 from .storage.meta import Options, Training, read_subset
 from .storage.store import Store
@@ -69,9 +69,9 @@ def warn_if_lost(options: Options, old: Coder, new: Coder) -> None:
     """Before codes take the place of vectors that are not kept: say so. (A warning made an error changes nothing.)"""
     if options.keep_vectors is None and old.floats and not new.floats:
         warnings.warn(
-            f"the index keeps no vectors: after this training only codes of {new.code_size} bytes remain, get() returns "
-            "approximations, searches cannot be re-ranked, and the vectors cannot be recovered; create the index with "
-            "keep_vectors='float16' to keep them",
+            f"the index keeps no vectors: after this training only codes of {new.code_size} bytes remain, get() "
+            "returns approximations, searches cannot be re-ranked, and the vectors cannot be recovered; create "
+            "the index with keep_vectors='float16' to keep them",
             CodesOnlyWarning,
             stacklevel=2,
         )
@@ -79,8 +79,7 @@ def warn_if_lost(options: Options, old: Coder, new: Coder) -> None:
 
 def better_flat(writer: Writer, options: Options, encoder: Encoder) -> bool:
     """Whether to store vectors as they are instead of codes; not if the index has a subset structure."""
-    keep = kept.NAMES[options.keep_vectors] if options.keep_vectors else None
-    return read_subset(writer) is None and not worth_encoding(encoder, options.dim, keep)
+    return read_subset(writer) is None and not worth_encoding(encoder, options.dim)
 
 
 def encode_all(

@@ -23,7 +23,7 @@ def some(n: int, dim: int, seed: int = 0) -> Vectors:
 def encoding_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """As versions before 0.2 did."""
     for module in (settings, training):
-        monkeypatch.setattr(module, "worth_encoding", lambda encoder, dim, kept: True)
+        monkeypatch.setattr(module, "worth_encoding", lambda encoder, dim: True)
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
@@ -73,14 +73,8 @@ def test_codes_that_are_smaller_than_vectors_are_codes() -> None:
         Index(1, encoder="lsh", bits=32, keep_vectors=None),
     )
     assert [index.encoder.name for index in made] == ["lsq", "flat", "lsq", "lsh", "flat"]
-    index = Index(15, keep_vectors="float16")
+    index = Index(9, keep_vectors="float16")
     assert index.stats()["keep_vectors"] == "float16" and not index.is_trained
-
-
-@pytest.mark.parametrize(("kept", "last"), [(None, 8), ("float32", 8), ("float16", 14), ("int8", 12)])
-def test_vectors_kept_in_fewer_bytes_than_a_code_are_stored_once(kept: Any, last: int) -> None:
-    assert Index(last, keep_vectors=kept).encoder.name == "flat"
-    assert Index(last + 1, keep_vectors=kept).encoder.name == "lsq"
 
 
 def test_a_subset_structure_needs_codes() -> None:

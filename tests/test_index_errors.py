@@ -426,9 +426,9 @@ def test_odd_paths_give_typed_errors(tmp_path: Path) -> None:
         for path in (tmp_path, "", tmp_path / ("x" * 300), str(tmp_path / "a\0b"), 5, None):
             given: Any = path
             uses: list[Callable[[], object]] = [
-                lambda: Index.create(given, 4, keep_vectors=None),
-                lambda: Index.open(given),
-            ]  # noqa: B023
+                lambda: Index.create(given, 4, keep_vectors=None),  # noqa: B023
+                lambda: Index.open(given),  # noqa: B023
+            ]
             if path is not None:
                 uses.append(lambda: index.save(given))  # noqa: B023
             for use in uses:

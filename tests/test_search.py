@@ -378,7 +378,7 @@ def test_rerank_orders_by_the_vectors_that_are_kept(keep: Any, metric: Metric) -
     assert np.abs(kept - vectors).max() < {"float16": 5e-3, "float32": 1e-9, "int8": 5e-2}[keep]
     for rerank in (1, 5, k, 60, n, n + 1000):
         # Of fewer than k nothing could be told apart from the others: all k are ordered again.
-        best = index.search(queries, min(max(k, rerank), n)).ids
+        best = index.search(queries, min(max(k, rerank), n), rerank=0).ids
         found = index.search(queries, k, rerank=rerank)
         assert_ordered(found)
         assert_nearest_of(found, queries, best, kept, metric, k)
@@ -387,7 +387,7 @@ def test_rerank_orders_by_the_vectors_that_are_kept(keep: Any, metric: Metric) -
         assert_equal(found, index.search(queries, k, rerank=60))
     few, many = np.arange(0, n, 40), np.arange(0, n, 2)
     for allowed in (few, many):
-        best = index.search(queries, 50, filter=allowed).ids
+        best = index.search(queries, 50, rerank=0, filter=allowed).ids
         assert_nearest_of(index.search(queries, k, rerank=50, filter=allowed), queries, best, kept, metric, k)
     far = index.search(queries, n + 5, rerank=7)
     assert (far.ids[:, n:] == -1).all()
@@ -403,7 +403,7 @@ def test_rerank_after_the_progressive_scan() -> None:
     for allowed in (None, np.arange(0, 35_000)):
         found, whole = (index.search(queries, 10, rerank=100, filter=allowed, progressive=how) for how in (True, False))
         assert_ordered(found)
-        best = index.search(queries, 100, filter=allowed).ids
+        best = index.search(queries, 100, rerank=0, filter=allowed).ids
         assert_nearest_of(found, queries, best, data(), "l2", 10)
         assert shared(found, near).mean() >= shared(whole, near).mean() - 0.005
     assert shared(index.search(queries, 10, rerank=100), near).mean() > 0.99

@@ -77,7 +77,8 @@ class LengthScalar(RowScalar):
         best = np.argpartition(-found, count - 1, axis=1)[:, :count]
         self._frontiers = np.take_along_axis(found, best, axis=1).min(axis=1).astype(np.float64)
         typical, longest = float(np.median(lengths[best])), float(lengths.max())
-        self.length, self._longest = settled(np.array([typical or longest or 1.0, longest or 1.0]))
+        known = settled(np.array([typical or longest or 1.0, longest or 1.0]))
+        self.length, self._longest = np.maximum(known, np.float32(2.0**-119))  # which settled() may have made 0
         usual = max(float(np.median(self._frontiers)), 0.0) / float(self.length)
         shares = _shares(self.length, lengths)
         far = min(float(shares.max()), SHORTEST / usual) if usual > 0 else float(np.quantile(shares, 0.99))
