@@ -27,7 +27,7 @@ class USearch(Peer):
 
     def build(self, folder: Path, vectors: Vectors, learn: Vectors) -> None:
         metric = "cos" if self.metric == "cosine" else "l2sq"
-        self._index = Index(ndim=self.dim, metric=metric, dtype=self._dtype, keep_vectors=None)
+        self._index = Index(ndim=self.dim, metric=metric, dtype=self._dtype)
         self._index.add(np.arange(len(vectors)), vectors, threads=1)
         self.save(folder)
 
