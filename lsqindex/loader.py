@@ -113,8 +113,8 @@ def add(writer: Writer, addition: Addition, coder: Coder, ahead: Encoded, report
             recode(writer, options, old, coder, addition.threads, writer.state.count + len(addition))
         choose_tables(writer, coder, len(addition))
         insert(writer, addition.new_rows(ids, codes, vectors), options, upsert=addition.upsert)
+        report(len(addition), len(addition))  # before the commit: if it raises, nothing was added
         writer.commit()
-        report(len(addition), len(addition))
     if due or len(addition) >= postings.UNIT_ROWS:
         merge.settle(writer)
     return ids

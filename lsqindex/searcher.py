@@ -40,14 +40,11 @@ def search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, s
         listed=store.state.listed if read_subset(store.source) else None,
         few=rows is not None and by_scan.few(store, rows),
     )
-    if coder.layout.floats and rows is None:
-        rows = store.living()
     if not len(request.queries) or not store.state.count or (rows is not None and not len(rows)):
         counts, no_rows = np.zeros(len(request.queries), np.int64), np.empty(0, np.uint32)
         return _padded(counts, no_rows, np.empty(0, np.float32), _no_ids(store), request.k), strategy, why
     if coder.layout.floats:
-        assert rows is not None
-        return _search_vectors(store, coder, request, rows), strategy, why
+        return _search_vectors(store, coder, request, store.living() if rows is None else rows), strategy, why
     wide = min(max(request.k, request.rerank), store.state.count)
     found = (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, rows, wide)
     return found, strategy, why

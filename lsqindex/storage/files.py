@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 import lmdb
 
+from .._gate import File, LockFile
 from . import engine, pages
-from .env import Env, locks, try_lock, unlock
+from .env import Env, try_lock
 from .writer import Writer
 
 
@@ -27,7 +28,6 @@ def new_file(path: str) -> Iterator[Env]:
     prefix = os.path.join(directory, f".{hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()}-")
     _remove_leftovers(prefix)
     passing, lock = _claim(prefix, path)
-    locks.add(lock)
     env = None
     try:
         try:
@@ -42,30 +42,29 @@ def new_file(path: str) -> Iterator[Env]:
         _remove_locked(passing, lock)
 
 
-def _claim(prefix: str, path: str) -> tuple[str, int]:
-    """A new, empty, locked file: its name and its descriptor."""
+def _claim(prefix: str, path: str) -> tuple[str, LockFile]:
+    """A new, empty file: its name, and what holds its lock."""
     while True:
         passing = f"{prefix}{secrets.token_hex(8)}.new"
         try:
-            lock = os.open(passing, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
+            lock = LockFile(passing, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
             raise engine.system_error(error, path) from error
         # Between these two lines another may take it for a leftover.
-        if try_lock(lock) and os.path.exists(passing):
+        if try_lock(lock.fd) and os.path.exists(passing):
             return passing, lock
-        os.close(lock)
+        lock.leave()
 
 
 def _remove_leftovers(prefix: str) -> None:
     for passing in glob.glob(glob.escape(prefix) + "*.new"):
         try:
-            lock = os.open(passing, os.O_RDONLY)
+            lock = LockFile(passing, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError:
             continue
-        if try_lock(lock):
-            _remove_locked(passing, lock)
-        else:
-            os.close(lock)
+        with lock:
+            if try_lock(lock.fd):
+                _remove_locked(passing, lock)
 
 
 def finish(env: Env) -> str:
@@ -110,23 +109,20 @@ def replace(new: str, writer: Writer) -> None:
 
 
 def _sync_directory(path: str) -> None:
-    with contextlib.suppress(OSError):  # not every system lets a directory be opened
-        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    # Not every system lets a directory be opened.
+    with contextlib.suppress(OSError), File(os.path.dirname(path) or ".", os.O_RDONLY) as directory:
+        os.fsync(directory.fd)
 
 
-def _remove_locked(path: str, lock: int) -> None:
-    """Remove a file by the descriptor that holds its lock, and give that back."""
+def _remove_locked(path: str, lock: LockFile) -> None:
+    """Remove a file whose lock is held, and give the lock back."""
     if os.name == "nt":  # nothing that is open can be removed there: what others use stays
-        unlock(lock)
+        lock.leave()
         with contextlib.suppress(PermissionError):
             _remove(path)
         return
     _remove(path)
-    unlock(lock)
+    lock.leave()
 
 
 def _remove(path: str) -> None:
