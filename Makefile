@@ -57,7 +57,7 @@ test-hosts: $(VENV)/.installed $(HOSTS)/.installed
 
 test-long: $(VENV)/.installed
 	LSQINDEX_LONG=1 $(PY) -m pytest tests/test_crash.py tests/test_durability.py tests/test_processes.py \
-	  tests/test_damage.py tests/test_index_machine.py
+	  tests/test_damage.py tests/test_index_machine.py tests/test_interrupts.py
 
 sanitize:
 	rm -rf build
