@@ -167,8 +167,17 @@ cdef class Pass:
 
     def leave(self):
         """Undo the transaction, unless it was committed, and go out."""
+        cdef dict inside
         if self._wanted:
             self._wanted = False
+            if self._shares > 1:
+                # Helping threads keep it inside, on nobody's behalf: this thread may wait for them.
+                inside, me, self._thread = self._gate._inside, self._thread, 0
+                inside[0] = inside.get(0, 0) + 1
+                if inside[me] > 1:
+                    inside[me] -= 1
+                else:
+                    del inside[me]
             self._part()
 
     def share(self):
