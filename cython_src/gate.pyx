@@ -20,6 +20,7 @@ allocates an object that the garbage collector tracks: a collection could run fi
 """
 
 cimport cython
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_INCREF
 
@@ -91,6 +92,16 @@ cdef class Gate:
         return lock
 
 
+#: Seconds after which a sleeping thread looks for signals: one may have come just before it fell asleep.
+cdef double _NAP = 0.5
+
+
+cdef bint _sleep(bed, double seconds) except -1:
+    """Sleep until woken, and no longer than ``seconds``: True if woken. Signal handlers run here, and may raise."""
+    PyErr_CheckSignals()
+    return bed.acquire(True, min(seconds, _NAP))
+
+
 @cython.no_gc_clear
 cdef class Pass:
     """A place at a gate, inside or out, and the LMDB transaction for which it is inside.
@@ -118,8 +129,7 @@ cdef class Pass:
         while gate._alone is not None and gate._alone != me and me not in gate._inside:
             if bed is None:
                 bed = gate._bed()
-            else:
-                bed.acquire()  # signal handlers run here, and may raise
+            elif _sleep(bed, _NAP):
                 bed = None
         gate._inside[me] = gate._inside.get(me, 0) + 1
         gate.inside += 1
@@ -129,7 +139,7 @@ cdef class Pass:
         """Wait until everybody is out, and let nobody in; False if that takes longer than ``seconds``."""
         cdef Gate gate = self._gate
         self._go_out()
-        me, bed, left = PyThread_get_thread_ident(), None, -1
+        me, bed, left = PyThread_get_thread_ident(), None, 0
         end = None if seconds is None else _monotonic() + seconds
         if me in gate._inside:
             raise BusyError("this thread is still reading the index; finish that first")
@@ -143,8 +153,7 @@ cdef class Pass:
                     bed = gate._bed()
                 elif end is not None and (left := end - _monotonic()) <= 0:
                     break
-                else:
-                    bed.acquire(True, -1 if end is None else min(left, threading.TIMEOUT_MAX))
+                elif _sleep(bed, _NAP if end is None else left):
                     bed = None
             else:
                 gate._times += 1
