@@ -298,7 +298,7 @@ def left_open(directory: Path) -> int:
     gc.collect()
     for name in Path("/proc/self/fd").glob("*"):
         with contextlib.suppress(OSError):
-            count += str(name.readlink()).startswith(str(directory))
+            count += directory in name.readlink().parents
     return count
 
 
