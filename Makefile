@@ -58,7 +58,7 @@ test-hosts: $(VENV)/.installed $(HOSTS)/.installed
 
 test-long: $(VENV)/.installed
 	LSQINDEX_LONG=1 $(PY) -m pytest tests/test_crash.py tests/test_durability.py tests/test_processes.py \
-	  tests/test_live_file.py tests/test_forks_and_names.py tests/test_system_limits.py \
+	  tests/test_live_file.py tests/test_forks_and_names.py tests/test_system_limits.py tests/test_interrupts.py \
 	  tests/test_damage.py tests/test_filters.py tests/test_index_machine.py
 
 sanitize:

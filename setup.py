@@ -14,7 +14,8 @@ if os.environ.get("LSQINDEX_SANITIZE"):
     flags += ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
     links += ["-fsanitize=address,undefined"]
 
-headers = {
+headers: dict[str, tuple[str, ...]] = {
+    "gate": (),
     "kernels": ("simd", "feedback", "flips", "descend", "product", "pack"),
     "records": ("checksum", "pages", "rows"),
     "scan": ("simd", "checksum", "rows", "nibbles", "codes", "sums", "nearest", "progressive", "scan"),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from . import loader
-from .errors import BusyError, ClosedError, ForkedError, LsqIndexError
+from ._gate import Block
+from .errors import BusyError, ClosedError, ForkedError
 from .ids import once, read_ids
 from .storage.store import Store
 from .storage.writer import Writer
@@ -24,23 +23,21 @@ if TYPE_CHECKING:
     from .index import Index
 
 
-class Batch:
+class Batch(Block["Batch"]):
     """Made by :meth:`Index.batch`, used in a ``with`` block, in one thread.
 
     What it does is seen by nobody, searches of the same index included, until the block ends.
     """
 
     def __init__(self, index: Index) -> None:
+        super().__init__()
         self._index = index
-        self._stack = contextlib.ExitStack()
         self._writer: Writer | None = None
-        self._owner = (os.getpid(), threading.get_ident())
+        self._owner = (0, 0)
 
-    def __enter__(self) -> Self:
-        if self._writer is not None:
-            raise BusyError("the batch is in use already")
+    def _begin(self) -> Self:
         self._owner = (os.getpid(), threading.get_ident())
-        self._writer = self._stack.enter_context(self._index._writer())
+        self._writer = self._index._begin_writing(0, self)
         return self
 
     def add(
@@ -82,26 +79,22 @@ class Batch:
         """
         self._index._payload_change(ids, payloads, nested=True)(self._open())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _end(self, error: BaseException | None) -> None:
         writer = self._open()
         self._writer = None
-        with self._stack:
-            if kind is None:
-                self._index._advance(writer)
-                writer.commit()
-        if kind is None:
-            # The batch is durable: if training fails now (another writer, a full disk), the next add tries again.
-            with contextlib.suppress(LsqIndexError):
-                self._index._train_if_due()
+        if error is None:
+            self._index._advance(writer)
+            writer.commit()
+            self._index._train_if_due(writer)
 
     def _open(self) -> Writer:
         pid, thread = self._owner
-        if pid != os.getpid():
-            raise ForkedError("a batch stays with the process that began it")
         if self._writer is None:
-            raise ClosedError("the batch is over, or was not entered: with index.batch() as batch: …")
+            raise ClosedError("the batch is over, or was not entered; use it in its block: with index.batch() as batch")
+        if pid != os.getpid():
+            raise ForkedError("a batch stays with the process that began it; begin another one in this process")
+        if not self.entered:
+            raise ClosedError("the batch was undone: its thread ended before it left the batch; begin another one")
         if thread != threading.get_ident():
-            raise BusyError("a batch stays with the thread that began it")
+            raise BusyError("a batch stays with the thread that began it; left by another thread it is undone")
         return self._writer

@@ -85,7 +85,8 @@ class _Search:
         return self.coder.encoder._checked_tables(self.request.queries, self.coder.metric, self.request.distance)
 
     def best(self, among: Lists) -> multi_index.Scored:
-        found = multi_index.best(among, self.values, self.probing, threads=self.request.threads)
+        threads, share = self.request.threads, self.store.source.place.share
+        found = multi_index.best(among, self.values, self.probing, threads=threads, share=share)
         trace, figures = self.request.trace, found.figures.sum(axis=0).tolist()
         trace.probes += figures[0]
         trace.postings += figures[1]
@@ -214,7 +215,8 @@ def _fresh(search: _Search) -> scan.Found:
     trace.rows += codes.rows * nq
     trace.fresh += (state.rows - state.listed) * nq
     trace.chunks += -(-codes.rows // CHUNK_ROWS) * nq
-    return _one_after_another(list(scan.nearest(codes, search.tables, wanted, threads=search.request.threads)))
+    threads, share = search.request.threads, search.store.source.place.share
+    return _one_after_another(list(scan.nearest(codes, search.tables, wanted, threads=threads, share=share)))
 
 
 def _fresh_codes(store: Store, coder: Coder) -> tuple[scan.Codes, NDArray[np.uint8] | None]:
@@ -296,7 +298,8 @@ def _stored_lists(store: Store, coder: Coder) -> Lists:
 
 def _found(store: Store) -> lists.Lists:
     found = store.lists()
-    assert found is not None, "the strategy is a scan where there are no tables"
+    if found is None:  # the strategy is a scan where there are no tables
+        raise DamagedError(f"posting lists: the index has none, and is searched by them; {REMEDY}")
     return found
 
 

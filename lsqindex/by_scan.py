@@ -39,7 +39,7 @@ def find(
     codes = codes_of(store, coder)
     request.trace.rows += codes.rows * len(request.queries)
     request.trace.chunks += -(-codes.rows // CHUNK_ROWS) * len(request.queries)
-    return scan.nearest(codes, tables, search, threads=request.threads)
+    return scan.nearest(codes, tables, search, threads=request.threads, share=store.source.place.share)
 
 
 def few(store: Store, rows: RowNumbers) -> bool:

@@ -24,6 +24,14 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
+def add_note(error: BaseException, note: str) -> None:
+    """Tell something more about an error: a line below it in a traceback (PEP 678), and in ``error.__notes__``."""
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    else:  # Python 3.10, which does not show it
+        error.__notes__ = [*getattr(error, "__notes__", ()), note]
+
+
 class LsqIndexError(Exception):
     """The root of all errors of this package."""
 
@@ -157,3 +165,23 @@ class ReplacedError(StorageError):
 
 class CodesOnlyWarning(UserWarning):
     """The index is being trained and keeps no vectors: from now on it has approximations only."""
+
+
+class Committed:
+    """A ``with`` block for what is done, if possible, after a change was committed.
+
+    An error of ours in it is dropped: the change was made, and the next one tries again. Other errors, and interrupts,
+    get a note that says so.
+    """
+
+    def __init__(self, note: str) -> None:
+        self._note = note
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None or isinstance(error, LsqIndexError):
+            return True
+        add_note(error, f"{self._note}, and stays so; what failed came after it")
+        return False

@@ -6,10 +6,10 @@ search   queries ─▶ a snapshot ─▶ searcher: distances, the nearest, thei
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import coder as coders
 from . import loader, retraining, searcher, snapshot, training
 from . import subset as subsets
+from ._gate import Block
 from .batch import Batch
 from .coder import Coder
 from .encoders import Encoder, make_encoder
@@ -26,6 +27,7 @@ from .encoders.base import Metric, check_bool
 from .encoders.base import Progress as FitProgress
 from .errors import (
     ClosedError,
+    Committed,
     DamagedError,
     IdError,
     IndexExistsError,
@@ -35,6 +37,7 @@ from .errors import (
     ReplacedError,
     UnknownIdError,
     VectorError,
+    add_note,
 )
 from .explanation import Explanation
 from .filters import Condition, read_filter
@@ -52,10 +55,10 @@ from .settings import (
     new_path,
     thread_count,
 )
-from .storage import check, engine, files, kept, keys, merge, rewrite
+from .storage import check, files, kept, keys, merge, rewrite
 from .storage import env as envs
 from .storage.columns import RowNumbers
-from .storage.env import Env, Reader, Reading, Wait
+from .storage.env import Env, Lease, Reader, Reading, Wait, Writing
 from .storage.meta import Options, Subset, read_subset
 from .storage.records import REMEDY
 from .storage.store import NewRows, Store
@@ -89,6 +92,10 @@ class Index:
     """
 
     _env: Env
+    _path: str | None = None
+    _closed = True  # until it is made
+    #: The options of the index that :meth:`replace` is about to put into the place of this one.
+    _expected: Options | None = None
 
     def __init__(
         self,
@@ -104,15 +111,14 @@ class Index:
         **parameters: Any,
     ) -> None:
         """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
-        self._closed = True  # until it is made
         asked = check_subset(subset)
         lists = asked is not None
         options, coder = make_options(
             dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists
         )
         tables = subsets.begin(asked, coder, 0)
-        env = envs.memory_env(lambda env: fill(env, options, coder, tables))
-        self._set_up(env, path=None, read_only=False, wait=True)
+        lease = envs.memory_env(lambda env: fill(env, options, coder, tables))
+        self._set_up(lease, path=None, read_only=False, wait=True)
 
     @classmethod
     def create(
@@ -192,12 +198,12 @@ class Index:
         read_only = check_bool("read_only", read_only)
         name = file_path(path)
         index = cls.__new__(cls)
-        index._closed = True
         index._set_up(envs.open_env(name), path=name, read_only=read_only, wait=wait)
         return index
 
-    def _set_up(self, env: Env, *, path: str | None, read_only: bool, wait: Wait) -> None:
-        self._env, self._path, self._read_only, self._wait = env, path, read_only, wait
+    def _set_up(self, lease: Lease, *, path: str | None, read_only: bool, wait: Wait) -> None:
+        env = lease.env
+        self._lease, self._env, self._path, self._read_only, self._wait = lease, env, path, read_only, wait
         self._coder_known: tuple[tuple[int, int], Coder] | None = None
         self._opened = env.opened
         try:
@@ -206,7 +212,7 @@ class Index:
                 # Its encoder may be missing here: whatever needs it says so then.
                 coders.read_record(_encoder_record(reader))
         except BaseException:
-            env.close()
+            env.close(lease)
             raise
         self._closed = False
 
@@ -262,12 +268,16 @@ class Index:
             return len(ids) == 1 and bool(Store(reader, self._options).rows_of(ids)[0] >= 0)
 
     def __repr__(self) -> str:
-        if self._closed:
-            return f"<Index {self._path or 'in memory'}, closed>"
-        with self._reader() as reader:
-            coder, count = self._coder(reader), reader.state.count
-        made = repr(coder.encoder) if coder.present else f"encoder {coder.name} is not available here"
-        return f"<Index {self._path or 'in memory'}: {count:,} vectors of {self.dim} dimensions, {self.metric}, {made}>"
+        where = self._path or "in memory"
+        try:
+            with self._reader() as reader:
+                coder, count = self._coder(reader), reader.state.count
+            made = repr(coder.encoder) if coder.present else f"encoder {coder.name} is not available here"
+        except ClosedError:
+            return f"<Index {where}, closed>"
+        except Exception as error:  # a debugger, a log or a shell must not fail for it
+            return f"<Index {where}: not readable, {type(error).__name__}>"
+        return f"<Index {where}: {count:,} vectors of {self.dim} dimensions, {self.metric}, {made}>"
 
     def ids(self, filter: Any = None) -> Any:
         """All ids, or those that ``filter`` lets through, ascending: an int64 array, or a list of str.
@@ -508,6 +518,8 @@ class Index:
         # Encoding comes before the lock: while one writes, others encode.
         ahead = loader.Encoded(addition, coder)
         with self._writer(addition.bytes(coder)) as writer:
+            if addition.options is not self._options:
+                raise ReplacedError(f"{self._path}: was replaced by another index meanwhile; nothing was added")
             names = loader.add(writer, addition, self._coder(writer), ahead, report, training_progress)
             rewrite.tidy_small(writer, self._options)
             return names
@@ -529,19 +541,25 @@ class Index:
     ) -> Any:
         given: list[Any] = []
         done = 0
-        for number, batch in enumerate(batches):
-            parts = batch if isinstance(batch, tuple) and len(batch) in (2, 3) else (batch,)
-            rows = as_array(parts[0], what=f"vectors of batch {number}")
-            if len(rows.shape) < 2 and rows.shape != (0,):
-                one = "a tuple whose first element is one row" if len(parts) > 1 else "one row"
-                raise VectorError(
-                    f"vectors of batch {number}: an iterator must give batches of shape (n, dim), and this is {one}; a "
-                    "batch is a list or an array of rows, or a tuple (vectors, ids) or (vectors, ids, payloads)"
-                )
-            own = self.add(rows, *parts[1:], upsert=upsert, threads=threads, training_progress=training_progress)
-            given.append(own)
-            done += len(given[-1])
-            report(done, None)
+        try:
+            for number, batch in enumerate(batches):
+                parts = batch if isinstance(batch, tuple) and len(batch) in (2, 3) else (batch,)
+                rows = as_array(parts[0], what=f"vectors of batch {number}")
+                if len(rows.shape) < 2 and rows.shape != (0,):
+                    one = "a tuple whose first element is one row" if len(parts) > 1 else "one row"
+                    raise VectorError(
+                        f"vectors of batch {number}: an iterator must give batches of shape (n, dim), and this is "
+                        f"{one}; a batch is a list or an array of rows, or a tuple (vectors, ids) or (vectors, ids, "
+                        "payloads)"
+                    )
+                own = self.add(rows, *parts[1:], upsert=upsert, threads=threads, training_progress=training_progress)
+                given.append(own)
+                done += len(own)
+                report(done, None)
+        except BaseException as error:
+            if done:
+                add_note(error, f"add(): the first {done} vectors were added before this, and stay in the index")
+            raise
         if self._options.ids == "str":
             return [name for names in given for name in names]
         return np.concatenate([np.empty(0, np.int64), *given])
@@ -555,18 +573,19 @@ class Index:
         check_once(names)
         return names
 
-    def _train_if_due(self) -> None:
-        """After a batch: train if there are enough vectors now, or again if they have changed."""
-        with self._reader() as reader:
-            coder, count = self._coder(reader), reader.state.count
-            due = count >= self._options.train_size if not coder.trained else retraining.review_due(reader)
-        if due:
-            with self._writer() as writer:
-                coder = self._coder(writer)
-                if not coder.trained:
+    def _train_if_due(self, writer: Writer) -> None:
+        """After a batch was committed: train if there are enough vectors now, or again if they have changed.
+
+        If that fails, the next add tries again.
+        """
+        with Committed("the batch was committed"):
+            writer.begin()
+            coder = self._coder(writer)
+            if not coder.trained:
+                if writer.state.count >= self._options.train_size:
                     retraining.train(writer, self._options, coder, thread_count(None))
-                    return
-                writer.commit()
+            elif retraining.review_due(writer):
+                writer.abort()
                 retraining.review(writer, self._options, coder)
 
     def delete(self, ids: Any) -> int:
@@ -741,7 +760,6 @@ class Index:
         """Make ``tables`` the subset structure, if they are not, and list everything; commits."""
         if tables != read_subset(writer):
             writer.run(lambda writer: merge.put_subset(writer, tables))
-        writer.commit()
         merge.catch_up(writer, everything=True, progress=progress)
 
     # -- the file -----------------------------------------------------------------------------
@@ -808,6 +826,8 @@ class Index:
                 raise ParameterError(f"replace(): make must return an Index, got {type(other).__name__}")
             if other._live() is self._env:
                 raise ParameterError("replace(): the other index is this file itself; make one in memory")
+            # Known before it happens: other threads, and this one after an interrupt, must not take it for a stranger.
+            self._expected = other._options
             rewrite.replace(writer, other._reader, other._options, progress or _no_progress, other._copied_subset)
             self._options, self._coder_known, self._opened = other._options, None, writer.env.opened
 
@@ -842,7 +862,7 @@ class Index:
         if not self._closed:
             if self._env.pid == os.getpid():
                 self._env.check_outside()
-                self._env.close()
+                self._env.close(self._lease)
             self._closed = True
 
     def __enter__(self) -> Self:
@@ -890,32 +910,37 @@ class Index:
         if self._opened == reader.env.opened:
             return
         options = _read_options(reader)
-        if options != self._options:
+        if options == self._options:
+            options = self._options
+        elif options != self._expected:
             raise ReplacedError(f"{self._path}: was replaced by another index; open it again")
-        self._opened = reader.env.opened
-        self._coder_known = None
+        self._options, self._coder_known, self._opened = options, None, reader.env.opened
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[Writer]:
+    def _locked(self) -> Block[Writer]:
         """The one writer, without a transaction yet."""
+        return Writing(self._path, self._take_turn)
+
+    def _take_turn(self, block: Block[Any]) -> Writer:
         while True:
             env = self._live()
-            with env.write(self._wait) as writer, engine.errors(env.path):
-                # (While it waited an index in memory may have become a file.)
-                if env is self._env:
-                    yield writer
-                    return
+            writer = env.take_turn(self._wait, block)
+            if env is self._env:
+                return writer
+            # While it waited the index in memory became a file.
+            block.release()
 
-    @contextlib.contextmanager
-    def _writer(self, reserve: int = 0) -> Iterator[Writer]:
+    def _writer(self, reserve: int = 0) -> Block[Writer]:
         """The one writer, in a transaction that is undone unless it is committed."""
+        return Writing(self._path, partial(self._begin_writing, reserve))
+
+    def _begin_writing(self, reserve: int, block: Block[Any]) -> Writer:
         self._check_writable()
-        with self._locked() as writer:
-            writer.begin(reserve)
-            self._follow(writer)
-            if writer.state.staged_rows or writer.state.staged_generation:
-                writer.run(lambda writer: Store(writer, self._options).tidy())
-            yield writer
+        writer = self._take_turn(block)
+        writer.begin(reserve)
+        self._follow(writer)
+        if writer.state.staged_rows or writer.state.staged_generation:
+            writer.run(lambda writer: Store(writer, self._options).tidy())
+        return writer
 
     def _coder(self, reader: Reader | Writer) -> Coder:
         """The coder of a snapshot: known from before, or read."""

@@ -7,7 +7,6 @@ index as it was and removes what was left behind.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from . import retraining
 from .coder import Coder
 from .encoders.base import Progress as FitProgress
-from .errors import IdError, LsqIndexError
+from .errors import Committed, IdError
 from .ids import Ids
 from .storage import merge, postings
 from .storage.columns import Column, rows_within
@@ -128,14 +127,14 @@ def add(
         insert(writer, addition.new_rows(ids, codes, vectors), options, upsert=addition.upsert)
         retraining.advance(writer, options, coder, addition.threads)
         review = retraining.review_due(writer)
+        report(len(addition), len(addition))  # before the commit: if it raises, nothing was added
         writer.commit()
-        report(len(addition), len(addition))
     if due or len(addition) >= postings.UNIT_ROWS:
         merge.settle(writer)
     if review:
-        retraining.review(writer, options, coder, addition.rows)
-        # The add is durable: what cannot be rewritten now (a full disk), later transactions rewrite.
-        with contextlib.suppress(LsqIndexError):
+        # What cannot be rewritten now (a full disk), later transactions rewrite.
+        with Committed("the vectors were added"):
+            retraining.review(writer, options, coder, addition.rows)
             retraining.catch_up(writer, options, coder, addition.threads, len(addition))
         writer.abort()
     return ids

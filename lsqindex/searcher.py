@@ -66,8 +66,6 @@ def _search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, 
         listed=store.state.listed if read_subset(store.source) else None,
         few=rows is not None and by_scan.few(store, rows),
     )
-    if request.exact and rows is None:
-        rows = store.living()
     if not len(request.queries) or not store.state.count or (rows is not None and not len(rows)):
         counts, no_rows = np.zeros(len(request.queries), np.int64), np.empty(0, np.uint32)
         return _padded(counts, no_rows, np.empty(0, np.float32), _no_ids(store), request.k), strategy, why
@@ -80,8 +78,8 @@ def _search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, 
 
 def _found(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, strategy: str) -> Answer:
     if request.exact:
-        assert rows is not None
-        return (_search_vectors if coder.floats else _search_kept)(store, coder, request, rows)
+        some = store.living() if rows is None else rows
+        return (_search_vectors if coder.floats else _search_kept)(store, coder, request, some)
     wide = min(max(request.k, request.rerank), store.state.count)
     return (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, rows, wide)
 

@@ -19,6 +19,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -246,16 +247,16 @@ def test_a_reader_that_two_commits_overtake_takes_another_snapshot(
     times: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []
-    begin_read = env.Env.begin_read
+    reader = env.Reader
 
-    def overtaken(self: env.Env) -> Any:
+    def overtaken(own: env.Env, place: Any) -> env.Reader:
         begun.append(1)
-        txn = begin_read(self)
-        return Overtaken(txn) if len(begun) <= times else txn
+        late: Any = SimpleNamespace(txn=Overtaken(place.txn), share=place.share)
+        return reader(own, late if len(begun) <= times else place)
 
     with Index.open(path) as index:
         index.add([[1.0, 1.0]], [100])
-        monkeypatch.setattr(env.Env, "begin_read", overtaken)
+        monkeypatch.setattr(env, "Reader", overtaken)
         if times < 10:
             assert 100 in index
             assert len(begun) > times

@@ -52,7 +52,8 @@ def _sentence(error: Exception) -> str:
         text = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     else:
         text = str(error) or type(error).__name__
-    return for_the_shell(" ".join(text.split()))
+    # Notes say what was committed before the error (docs/durability.md).
+    return for_the_shell(" ".join("; ".join([text, *getattr(error, "__notes__", ())]).split()))
 
 
 app = typer.Typer(

@@ -8,6 +8,7 @@ all tables together, and reads posting lists where they lie.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from .._multi_index import Lists
 from ..encoders.layout import Layout
 from ..pool import Pool
+from .scan import Sharing, sharing
 
 __all__ = ["Lists", "Probing", "Scored", "best", "lists_of"]
 
@@ -100,8 +102,13 @@ def lists_of(
     )
 
 
-def best(lists: Lists, values: NDArray[np.float32], probing: Probing, *, threads: int = 1) -> Scored:
-    """The best rows of each query, whose probe tables ``values`` are; the same for every number of threads."""
+def best(
+    lists: Lists, values: NDArray[np.float32], probing: Probing, *, threads: int = 1, share: Sharing = nullcontext
+) -> Scored:
+    """The best rows of each query, whose probe tables ``values`` are; the same for every number of threads.
+
+    ``share`` as in :func:`scan.nearest`.
+    """
     nq = len(values)
     workers = max(1, min(threads, nq, nq * probing.probes * 16 // _THREAD_WORK))
     step = -(-nq // workers)
@@ -115,7 +122,7 @@ def best(lists: Lists, values: NDArray[np.float32], probing: Probing, *, threads
     if len(slices) == 1:
         return one(slices[0])
     with Pool(workers) as pool:
-        return _joined(pool.map(one, slices))
+        return _joined(pool.map(sharing(share, one), slices))
 
 
 def _joined(parts: Iterator[Scored]) -> Scored:

@@ -7,10 +7,11 @@ says that the head of a code ranks nearly as well as all of it (``layout.head``)
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,15 @@ from .._scan import Codes, Scan
 from ..encoders.layout import MARGIN_SHARES, Layout, Tables
 from ..pool import Pool
 
-__all__ = ["Codes", "Found", "Search", "by_nibbles", "margin", "nearest"]
+__all__ = ["Codes", "Found", "Search", "by_nibbles", "margin", "nearest", "sharing"]
 
 #: Calls a function for each of so many parts.
 Runner: TypeAlias = Callable[[Callable[[int], None], int], None]
+
+#: Makes a ``with`` block during which what is searched stays where it is.
+Sharing: TypeAlias = Callable[[], contextlib.AbstractContextManager[None]]
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 #: Queries that share each load of codes.
 _GROUP = 4
@@ -95,8 +101,13 @@ def margin(layout: Layout, head: int, k: int, rows: int) -> float | None:
     return near + (far - near) * min(1.0, decades - below)
 
 
-def nearest(codes: Codes, tables: Tables, search: Search, *, threads: int = 1) -> Iterator[Found]:
+def nearest(
+    codes: Codes, tables: Tables, search: Search, *, threads: int = 1, share: Sharing = contextlib.nullcontext
+) -> Iterator[Found]:
     """The k nearest of each query, ties included, for some queries after others.
+
+    Each thread that helps holds ``share()``, which keeps the codes where they are: if the caller is interrupted, the
+    others may still be reading them.
 
     The same whatever the number of threads: these take queries where there are many, or else parts of the codes.
     """
@@ -117,14 +128,24 @@ def nearest(codes: Codes, tables: Tables, search: Search, *, threads: int = 1) -
         return
     with Pool(workers) as pool:
         if split:
-            yield from pool.map(one, slices)
+            yield from pool.map(sharing(share, one), slices)
             return
 
         def together(run: Callable[[int], None], parts: int) -> None:
-            list(pool.map(run, range(parts)))
+            list(pool.map(sharing(share, run), range(parts)))
 
         for at in slices:
             yield one(at, together, workers)
+
+
+def sharing(share: Sharing, work: Callable[[Argument], Result]) -> Callable[[Argument], Result]:
+    """``work`` as a helping thread does it."""
+
+    def shared(argument: Argument) -> Result:
+        with share():
+            return work(argument)
+
+    return shared
 
 
 def _one_by_one(run: Callable[[int], None], parts: int) -> None:

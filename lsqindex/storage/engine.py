@@ -12,6 +12,7 @@ from typing import Any
 
 import lmdb
 
+from .._gate import File
 from ..errors import DamagedError, DiskFullError, IndexMissingError, LsqIndexError, NotAnIndexError, StorageError
 from . import keys
 from .meta import State
@@ -112,15 +113,16 @@ def _make_lock_file(path: str, readonly: bool) -> bool:
     name = path + "-lock"
     new = not os.path.exists(name)
     try:
-        fd = os.open(name, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        file = File(name, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0))
     except OSError as error:
         # Read-only media, or a directory of others.
         if readonly and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             return False
         raise system_error(error, path) from error
     try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(fd, 0, _LOCK_BYTES)
+        with file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fd, 0, _LOCK_BYTES)
     except OSError as error:
         if error.errno in _NO_ROOM:
             if new:
@@ -128,8 +130,6 @@ def _make_lock_file(path: str, readonly: bool) -> bool:
             if not (new and readonly):
                 raise system_error(error, path) from error
             return False
-    finally:
-        os.close(fd)
     return True
 
 

@@ -13,6 +13,9 @@ What LMDB asks of its users is answered here, and nowhere else:
 - Writers queue on a lock of the file, so that waiting can have an end.
 - All who use a file must share one lock file, which is found by the file's name. A file with a second name can be
   read, but not changed.
+
+Ctrl-C may raise an exception between any two bytecodes, so everything that is taken here and given back later is held
+by an object of ``cython_src/gate.pyx``, which says why nothing is ever left behind.
 """
 
 from __future__ import annotations
@@ -25,11 +28,13 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import lmdb
 
+from .._gate import Block, File, Gate, LockFile, Pass, locks
 from ..errors import (
     BusyError,
     ClosedError,
@@ -42,7 +47,6 @@ from ..errors import (
     StorageError,
 )
 from . import engine, keys, names, pages
-from .gate import Gate
 from .meta import FORMAT, OvertakenError, State, check_format, read_state
 from .records import REMEDY
 from .writer import UpgradedError, Writer
@@ -61,10 +65,12 @@ Wait = bool | float
 class Reader:
     """A snapshot: one committed state, and the transaction that holds it."""
 
-    def __init__(self, env: Env, txn: Any) -> None:
+    def __init__(self, env: Env, place: Pass) -> None:
         self.env = env
-        self.txn = txn
-        self.state = read_state(env, txn)
+        self.txn = place.txn
+        #: Inside the gate; ``place.share()`` is for a thread that helps to read this snapshot.
+        self.place = place
+        self.state = read_state(env, self.txn)
         #: The databases of this snapshot: one from before an upgrade has fewer.
         self.dbs = env.databases(self.state)
         #: Addresses found in this snapshot stay valid in later ones (see columns.py).
@@ -79,44 +85,60 @@ class Reader:
         return self.txn.cursor(db=self.dbs[db])
 
 
-class Reading:
-    """A ``with`` block that reads one snapshot. (A class, not a generator: every search passes here.)"""
+class Reading(Block[Reader]):
+    """A ``with`` block that reads one snapshot. Every search passes here."""
 
     def __init__(self, env: Env, check: Callable[[Reader], None] | None) -> None:
         self._env, self._check = env, check
-        self._txn: Any = None
 
-    def __enter__(self) -> Reader:
-        tries = _TRIES
-        with engine.errors(self._env.path):
+    def _begin(self) -> Reader:
+        env, tries = self._env, _TRIES
+        place = self._place = self.hold(Pass(env.gate))
+        with engine.errors(env.path):
             while True:
-                self._txn = self._env.begin_read()
+                env.begin_read(place)
                 try:
-                    reader = Reader(self._env, self._txn)
+                    reader = Reader(env, place)
                     if self._check is not None:
                         self._check(reader)
                     return reader
                 except UpgradedError as error:
-                    self._env.end_read(self._txn)
-                    self._env.follow_upgrade(error)
+                    place.leave()
+                    env.follow_upgrade(error)
                 except OvertakenError:
-                    self._env.end_read(self._txn)
+                    place.leave()
                     tries -= 1
                     if not tries:
                         raise
-                except BaseException:
-                    self._env.end_read(self._txn)
-                    raise
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        try:
-            if error is None:
-                self._env.check_unchanged(self._txn)
-            elif isinstance(error, lmdb.Error):
-                with engine.errors(self._env.path):
-                    raise error
-        finally:
-            self._env.end_read(self._txn)
+    def _end(self, error: BaseException | None) -> None:
+        if error is None:
+            self._env.check_unchanged(self._place.txn)
+        elif isinstance(error, lmdb.Error):
+            with engine.errors(self._env.path):
+                raise error
+
+
+class Writing(Block[Writer]):
+    """A ``with`` block that writes. Errors of LMDB leave it as ours."""
+
+    def __init__(self, path: str | None, begin: Callable[[Block[Writer]], Writer]) -> None:
+        super().__init__(begin)
+        self._path = path or "in memory"
+
+    def _end(self, error: BaseException | None) -> None:
+        if isinstance(error, lmdb.Error):
+            with engine.errors(self._path):
+                raise error
+
+
+class Lease(Pass):
+    """One user of an environment, counted until it leaves or is freed."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env.users)
+        self.env = env
+        self.enter()
 
 
 class Env:
@@ -131,8 +153,14 @@ class Env:
         #: Nobody else can have it open: it needs no lock.
         self._private = memory or private
         self.pid = os.getpid()
-        self.users = 1
+        #: The users that :func:`open_env` has given it to: a :class:`Lease` each.
+        self.users = Gate()
+        #: Whether the last of them is gone, for good.
+        self.closed = False
+        #: Inside: transactions, which the map must not move under. Alone: whoever moves it.
         self.gate = Gate()
+        #: Alone: the thread that writes.
+        self.turn = Gate()
         #: Raised whenever the file is opened again: it may be another one.
         self.opened = 0
         #: Raised whenever the map moves: all addresses known from before are void.
@@ -142,11 +170,8 @@ class Env:
         #: Per column: addresses of the last snapshot (columns.py keeps them here).
         self.columns: dict[Any, Any] = {}
         self._sync = sync
-        self._write_lock = threading.Lock()
-        self._owner: int | None = None
-        self._closing = threading.Event()
-        self._closing.set()
-        self._fd = -1
+        self._asleep: Pass | None = None
+        self._file: File | None = None
         self._identity = (0, 0)
         #: Whether LMDB has a lock file, where writers see who is reading.
         self._protected = True
@@ -165,7 +190,8 @@ class Env:
         for _ in range(_TRIES):
             try:
                 # (A pipe must not make us wait for its other end.)
-                self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+                flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+                self._file = File(self.path, flags)
             except FileNotFoundError as error:
                 raise IndexMissingError(f"{self.path}: no such file; Index.create makes one") from error
             except OSError as error:
@@ -244,21 +270,17 @@ class Env:
             raise DamagedError(f"{self.path}: the state is of a newer format than the options; {REMEDY}")
 
     def begin(self, *, write: bool = False, parent: Any = None) -> Any:
-        """A transaction of LMDB. The first one that writes makes sure that no other lock file is in use."""
-        txn = self.lmdb.begin(write=write, parent=parent, buffers=True)
-        if write and parent is None and not self._private:
-            try:
-                self._check_one_lock_file(txn)
-            except BaseException:
-                txn.abort()
-                raise
-        return txn
+        """A transaction of LMDB, outside of the gate or within another one."""
+        return self.lmdb.begin(write=write, parent=parent, buffers=True)
 
-    def _check_one_lock_file(self, txn: Any) -> None:
-        """LinkedError where somebody may use this file with another lock file: then neither would know of the other.
+    def check_one_lock_file(self, txn: Any) -> None:
+        """Before a transaction writes: LinkedError where somebody may use this file with another lock file.
 
-        LMDB counts transactions in the lock file. If the file has a newer one, the next commit would undo it.
+        Then neither would know of the other. LMDB counts transactions in the lock file. If the file has a newer one,
+        the next commit would undo it.
         """
+        if self._private:
+            return
         if os.fstat(self._fd).st_nlink > 1:
             names.remove_dead(self.path, self._identity)
             if os.fstat(self._fd).st_nlink > 1:
@@ -273,6 +295,10 @@ class Env:
                 "process uses the file with another lock file (by another name, or this one was removed while the "
                 "index was open); close the index in all processes, and open it by one name"
             )
+
+    @property
+    def _fd(self) -> int:
+        return -1 if self._file is None else self._file.fd
 
     def replaced(self) -> bool:
         """Whether the path now leads to another file than the one that is open."""
@@ -295,17 +321,17 @@ class Env:
 
     def close_files(self) -> None:
         """Let go of the file; nobody may be inside the gate."""
+        self.dbs = {}  # first: whoever comes now, or after an interrupt in between, opens the file again
         if self.lmdb is not None:
             self.lmdb.close()
             self.lmdb = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self._file is not None:
+            self._file.leave()
 
     def reopen(self, *, writable: bool = False) -> None:
         """Open the file again: after it was replaced, after a fork, after a failed commit, or to write."""
         with self.gate.alone():
-            if not self.users:
+            if self.closed:
                 raise ClosedError("the index is closed; Index.open opens it again")
             self.close_files()
             # Only who holds the lock may open for writing.
@@ -315,22 +341,22 @@ class Env:
             self.columns.clear()
             self._open()
 
-    def close(self) -> None:
-        """One user less; the last one closes the file."""
-        with _registry_lock:
-            self.users -= 1
-            if self.users:
-                return
-            self._closing.clear()
-        # Not under the registry's lock: who is inside the gate may need it to get out.
-        try:
-            with self.gate.alone():
-                self.close_files()
-        finally:
+    def close(self, lease: Lease | None = None) -> None:
+        """One user less; the last one closes the file. Closing again, or from several threads at once, is no error."""
+        if lease is not None:
+            lease.leave()
+        if self.users.inside:
+            return
+        # Not under the registry's lock: whoever is inside the gate may need that to get out.
+        with self.gate.alone():
+            with _registry_lock:
+                if self.users.inside:  # somebody opened it meanwhile
+                    return
+                self.closed = True  # from here on nobody will: see open_env
+            self.close_files()
             with _registry_lock:
                 if _registry.get(self.path) is self:
                     del _registry[self.path]
-            self._closing.set()
 
     def __del__(self) -> None:
         # An index in memory that was saved to a file: the last reader lets go of it. (All others are closed by then.)
@@ -343,8 +369,10 @@ class Env:
 
     def sleep(self) -> bool:
         """Before a fork: close the file and let nobody in, if nobody is using it now."""
-        if self.memory or not self.gate.try_alone():
+        place = Pass(self.gate)
+        if self.memory or not place.alone(0):
             return False
+        self._asleep = place
         self.close_files()
         return True
 
@@ -352,16 +380,14 @@ class Env:
         """After a fork: whoever comes next opens the file again."""
         if child:
             self.pid = os.getpid()
-            self.gate = Gate()
-            self._write_lock = threading.Lock()
-            self._owner = None
-        else:
-            self.gate.leave_alone()
+            self.gate, self.turn = Gate(), Gate()
+        self._asleep = None
 
     def abandon(self) -> None:
         """After a fork, in the child: the file was in use, and what is open stays with the parent."""
         engine.abandon(self.lmdb, self.path)
-        self.lmdb, self._fd = None, -1
+        self.dbs = {}
+        self.lmdb, self._file = None, None
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -369,41 +395,30 @@ class Env:
         """A snapshot to read from, in a ``with`` block; nothing of it may be kept beyond. ``check`` sees it first."""
         return Reading(self, check)
 
-    def begin_read(self) -> Any:
-        """A transaction to read with, inside the gate; ``end_read`` when done."""
+    def begin_read(self, place: Pass) -> None:
+        """Enter the gate and begin a transaction to read with; it ends when ``place`` leaves."""
         for _ in range(_TRIES):
-            self.gate.enter()
-            txn = None
             again: Callable[[], None] | None = None
+            place.enter()
             try:
-                try:
-                    txn = self.begin() if self.lmdb is not None else None
-                    again = self.reopen if txn is None else None
-                except lmdb.MapResizedError:
-                    again = self.follow_map
-                except lmdb.ReadersFullError:
-                    if not self.lmdb.reader_check():
-                        raise StorageError(f"{self.path}: {engine.READERS} transactions are reading already") from None
-                    again = _nothing
-                # (Who writes reads the file it writes to; the commit will notice.)
-                if txn is not None and self._owner != threading.get_ident() and self.replaced():
+                if self.dbs:
+                    place.begin(self.lmdb)
+                else:
                     again = self.reopen
-            except BaseException:
-                self.end_read(txn)
-                raise
+            except lmdb.MapResizedError:
+                again = self.follow_map
+            except lmdb.ReadersFullError:
+                if not self.lmdb.reader_check():
+                    raise StorageError(f"{self.path}: {engine.READERS} transactions are reading already") from None
+                again = _nothing
+            # (Who writes reads the file it writes to; the commit will notice.)
+            if again is None and not self.turn.mine and self.replaced():
+                again = self.reopen
             if again is None:
-                return txn
-            self.end_read(txn)
+                return
+            place.leave()
             again()
         raise StorageError(f"{self.path}: is being changed all the time")
-
-    def end_read(self, txn: Any) -> None:
-        """Let go of what ``begin_read`` gave."""
-        try:
-            if txn is not None:
-                txn.abort()
-        finally:
-            self.gate.leave()
 
     def check_unchanged(self, txn: Any) -> None:
         """If no writer knows of this reader, what it has read is good only if nobody has written since."""
@@ -416,9 +431,9 @@ class Env:
     def follow_map(self) -> None:
         """Take over the map size that another process chose."""
         with self.gate.alone():
-            if self.lmdb is not None:
-                self.lmdb.set_mapsize(0)
             self.moved += 1
+            if self.dbs:
+                self.lmdb.set_mapsize(0)
 
     def lacks(self, room: int) -> int:
         """How large the map must be for ``room`` more bytes; 0 if it is."""
@@ -429,9 +444,9 @@ class Env:
     def grow(self, least: int = 0) -> None:
         """Double the map, or more."""
         with self.gate.alone():
-            if self.lmdb is not None:
-                self.lmdb.set_mapsize(max(2 * self.lmdb.info()["map_size"], least))
             self.moved += 1
+            if self.dbs:
+                self.lmdb.set_mapsize(max(2 * self.lmdb.info()["map_size"], least))
 
     def file_size(self) -> int:
         """Bytes of the file."""
@@ -452,65 +467,47 @@ class Env:
 
     def sync(self) -> None:
         """Everything committed is on the disk when this returns."""
-        self.gate.enter()
-        try:
-            # What was never opened for writing has nothing to sync.
-            if self.lmdb is not None and not self.readonly:
-                with engine.errors(self.path):
-                    self.lmdb.sync(True)
-        finally:
-            self.gate.leave()
+        # What was never opened for writing has nothing to sync.
+        with self.gate.enter(), engine.errors(self.path):
+            if self.dbs and not self.readonly:
+                self.lmdb.sync(True)
 
     # -- writing ------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def write(self, wait: Wait = True) -> Iterator[Writer]:
-        """The one writer of the file: waits for its turn, as long as ``wait`` says."""
+    def write(self, wait: Wait = True) -> Writing:
+        """The one writer of the file, in a ``with`` block: waits for its turn, as long as ``wait`` says."""
+        return Writing(self.path, partial(self.take_turn, wait))
+
+    def take_turn(self, wait: Wait, block: Block[Any]) -> Writer:
+        """The one writer of the file, until ``block`` is left."""
         self.check_outside()
-        seconds = min(float(wait), threading.TIMEOUT_MAX)
-        end = None if wait is True else time.monotonic() + seconds
-        if not self._write_lock.acquire(timeout=-1 if end is None else seconds):
+        end = None if wait is True else time.monotonic() + float(wait)
+        if not block.hold(Pass(self.turn)).alone(None if wait is True else float(wait)):
             raise BusyError(f"{self.path}: another thread is writing; wait=True waits for it")
-        self._owner = threading.get_ident()
-        try:
-            with self._locked(end):
-                if self.readonly:
-                    self._become_writable()
-                writer = Writer(self)
-                try:
-                    yield writer
-                finally:
-                    writer.abort()
-        finally:
-            self._owner = None
-            self._write_lock.release()
+        if not (self._private or fcntl is None):
+            self._lock(block, end)
+        if self.readonly:
+            self._become_writable()
+        return Writer(self, block.hold(Pass(self.gate)))
 
     def check_outside(self) -> None:
         """BusyError where this thread is writing already: it would wait for itself."""
-        if self._owner == threading.get_ident():
+        if self.turn.mine:
             raise BusyError("this thread is in a batch of this index: use the batch, or leave it first")
 
-    @contextlib.contextmanager
-    def _locked(self, end: float | None) -> Iterator[None]:
-        """Hold the lock of the file that the path leads to, until ``end`` of waiting."""
-        if self._private or fcntl is None:
-            yield
-            return
+    def _lock(self, block: Block[Any], end: float | None) -> None:
+        """Hold the lock of the file that the path leads to until ``block`` is left; wait for it until ``end``."""
         while True:
             # A descriptor of its own: others may open the file again, or close it, meanwhile.
             try:
-                fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                file = LockFile(self.path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError as error:
                 raise engine.system_error(error, self.path) from error
-            locks.add(fd)
-            try:
-                self._flock(fd, end)
-                status = os.fstat(fd)
-                if self.is_file(status) and not self.replaced():
-                    yield
-                    return
-            finally:
-                unlock(fd)
+            block.hold(file)
+            self._flock(file.fd, end)
+            if self.is_file(os.fstat(file.fd)) and not self.replaced():
+                return
+            file.leave()
             # Whoever replaced the file has left its lock behind.
             self.reopen()
 
@@ -543,8 +540,6 @@ _registry_lock = threading.RLock()
 _asleep: list[Env] = []
 #: Every environment of this process, those without a name included.
 _alive: weakref.WeakSet[Env] = weakref.WeakSet()
-#: Descriptors that hold a lock: a child of a fork must not keep it alive.
-locks: set[int] = set()
 
 
 def try_lock(fd: int) -> bool:
@@ -560,21 +555,8 @@ def try_lock(fd: int) -> bool:
     return True
 
 
-def unlock(fd: int) -> None:
-    """Give a lock back and close its descriptor."""
-    # A forked child has closed its copies already, and the number may be that of another file by now.
-    if fd not in locks:
-        return
-    # Unlock for all copies: a child may have been forked a moment ago, with one that it does not know.
-    if fcntl is not None:
-        with contextlib.suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_UN)
-    locks.discard(fd)
-    os.close(fd)
-
-
-def open_env(path: str | os.PathLike[str], *, sync: bool = True) -> Env:
-    """The environment of that file, shared within the process; ``Env.close`` when done."""
+def open_env(path: str | os.PathLike[str], *, sync: bool = True) -> Lease:
+    """A lease of the environment of that file, shared within the process; ``Env.close`` when done."""
     real = os.path.realpath(os.fspath(path))
     while True:
         with _registry_lock:
@@ -582,13 +564,12 @@ def open_env(path: str | os.PathLike[str], *, sync: bool = True) -> Env:
             if env is None:
                 _check_other_names(real)
                 env = _registry[real] = Env(real, sync=sync)
-                return env
-            if env.users:
+                return Lease(env)
+            if not env.closed:
                 if not os.path.lexists(real):  # it is open, but nobody will ever find it again
                     raise IndexMissingError(f"{path}: no such file; Index.create makes one")
-                env.users += 1
-                return env
-        env._closing.wait()
+                return Lease(env)
+        env.close()  # or wait until whoever closes it has done so
 
 
 def _check_other_names(path: str) -> None:
@@ -604,8 +585,8 @@ def _check_other_names(path: str) -> None:
             )
 
 
-def memory_env(build: Callable[[Env], None]) -> Env:
-    """An environment without a file: pages of anonymous memory, gone when it is closed."""
+def memory_env(build: Callable[[Env], None]) -> Lease:
+    """A lease of an environment without a file: pages of anonymous memory, gone when it is closed."""
     with engine.system_errors(tempfile.gettempdir()):
         directory = tempfile.mkdtemp(prefix="lsqindex-")
     path = os.path.join(directory, "index")
@@ -616,7 +597,7 @@ def memory_env(build: Callable[[Env], None]) -> Env:
                 fd = os.memfd_create("lsqindex")
                 os.symlink(f"/proc/self/fd/{fd}", path)
             engine.create(path)
-            env = Env(path, sync=False, memory=True)
+            lease = Lease(Env(path, sync=False, memory=True))
     finally:
         if fd >= 0:
             os.close(fd)
@@ -626,11 +607,11 @@ def memory_env(build: Callable[[Env], None]) -> Env:
         with contextlib.suppress(OSError):
             os.rmdir(directory)
     try:
-        build(env)
+        build(lease.env)
     except BaseException:
-        env.close()
+        lease.env.close(lease)
         raise
-    return env
+    return lease
 
 
 def _nothing() -> None:

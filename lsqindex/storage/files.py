@@ -7,8 +7,9 @@ import errno
 import os
 from collections.abc import Iterator
 
+from .._gate import File, LockFile
 from . import engine, names, pages
-from .env import Env, locks, try_lock, unlock
+from .env import Env, try_lock
 from .writer import Writer
 
 
@@ -35,30 +36,27 @@ def new_file(path: str) -> Iterator[Env]:
             _remove_locked(passing, lock)
 
 
-def _claim(path: str) -> tuple[str, int]:
-    """A new, empty, locked file: its name and its descriptor."""
+def _claim(path: str) -> tuple[str, LockFile]:
+    """A new, empty file: its name, and what holds its lock."""
     while True:
         passing = names.fresh(path)
         with engine.system_errors(path):
-            lock = os.open(passing, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
-        locks.add(lock)
+            lock = LockFile(passing, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0))
         # Between these two lines another may take it for a leftover.
-        if try_lock(lock) and os.path.exists(passing):
+        if try_lock(lock.fd) and os.path.exists(passing):
             return passing, lock
-        unlock(lock)
+        lock.leave()
 
 
 def _remove_leftovers(path: str) -> None:
     for passing in names.all_of(path):
         try:
-            lock = os.open(passing, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            lock = LockFile(passing, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError:
             continue
-        locks.add(lock)
-        if try_lock(lock):
-            _remove_locked(passing, lock)
-        else:
-            unlock(lock)
+        with lock:
+            if try_lock(lock.fd):
+                _remove_locked(passing, lock)
 
 
 def finish(env: Env) -> str:
@@ -105,23 +103,20 @@ def replace(new: str, writer: Writer) -> None:
 
 
 def _sync_directory(path: str) -> None:
-    with contextlib.suppress(OSError):  # not every system lets a directory be opened
-        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    # Not every system lets a directory be opened.
+    with contextlib.suppress(OSError), File(os.path.dirname(path) or ".", os.O_RDONLY) as directory:
+        os.fsync(directory.fd)
 
 
-def _remove_locked(path: str, lock: int) -> None:
-    """Remove a file by the descriptor that holds its lock, and give that back."""
+def _remove_locked(path: str, lock: LockFile) -> None:
+    """Remove a file whose lock is held, and give the lock back."""
     if os.name == "nt":  # nothing that is open can be removed there: what others use stays
-        unlock(lock)
+        lock.leave()
         with contextlib.suppress(PermissionError):
             _remove(path)
         return
     _remove(path)
-    unlock(lock)
+    lock.leave()
 
 
 def _remove(path: str) -> None:

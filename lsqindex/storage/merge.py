@@ -10,11 +10,10 @@ transaction lists is bounded; what is left stays fresh, is scanned, and the next
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from functools import partial
 
-from ..errors import DamagedError, LsqIndexError
+from ..errors import Committed, DamagedError, add_note
 from . import keys, postings, records
 from .columns import CHUNK_ROWS, codes_column
 from .meta import State, Subset, read_subset
@@ -36,28 +35,33 @@ def list_fresh(writer: Writer, changed: int) -> None:
 
 
 def catch_up(writer: Writer, *, everything: bool = False, progress: Progress | None = None) -> None:
-    """List all that fills units, or ``everything``, in as many transactions as it takes; none is open before or after.
+    """List all that fills units, or ``everything``, in as many transactions as it takes, and commit.
 
-    Killed in between, the rest is still fresh, and the next writer goes on.
+    The first is the one that is open; none is open afterwards. ``progress`` is called before each commit: if it raises,
+    that transaction is undone. Stopped in between, the rest is still fresh, and the next writer goes on.
     """
-    room = 0
-    while True:
-        writer.begin(room)
-        subset, state = _tables(writer), writer.state
-        if subset is None or _next(state, everything) is None:
-            writer.abort()
-            return
-        rows = _rows_at_once(subset)
-        room = min(rows, state.rows - state.listed) * postings.bytes_a_row(subset)
-        writer.run(partial(_list_some, subset, rows, everything))
+    committed = 0
+    try:
+        while (subset := _tables(writer)) is not None and _next(writer.state, everything) is not None:
+            rows = _rows_at_once(subset)
+            writer.run(partial(_list_some, subset, rows, everything))
+            state = writer.state
+            if progress is not None:
+                progress(state.listed, state.rows)
+            writer.commit()
+            committed = state.listed
+            writer.begin(min(rows, state.rows - state.listed) * postings.bytes_a_row(subset))
         writer.commit()
-        if progress is not None:
-            progress(writer.state.listed, writer.state.rows)
+    except BaseException as error:
+        if committed:
+            add_note(error, f"{committed} rows were listed before this, and stay so; merge() lists the others")
+        raise
 
 
 def settle(writer: Writer) -> None:
     """As :func:`catch_up`, after a change that is durable: what cannot be listed now (a full disk) stays fresh."""
-    with contextlib.suppress(LsqIndexError):
+    with Committed("the change was committed"):
+        writer.begin()
         catch_up(writer)
     writer.abort()
 

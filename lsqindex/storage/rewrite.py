@@ -6,7 +6,6 @@ order, so their sorted blocks are copied with rows renumbered, and nothing is so
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from ..errors import DamagedError, IndexExistsError, LsqIndexError, NotAnIndexError, StorageError
+from ..errors import Committed, DamagedError, IndexExistsError, NotAnIndexError, StorageError
 from . import engine, files, keys, merge, sorted_ids
 from . import env as envs
 from .columns import Column, RowNumbers, rows_within
@@ -57,12 +56,15 @@ def save_copy(
                 raise IndexExistsError(f"{path}: a file was made there meanwhile; nothing was changed") from error
             return
         try:
-            target = envs.open_env(path)
+            lease = envs.open_env(path)
         except NotAnIndexError as error:
             raise IndexExistsError(f"{path}: is there and is not an index; it is left alone") from error
-        with contextlib.closing(target), target.write(wait) as held, engine.errors(path):
-            held.begin()
-            _replace(new, held)
+        try:
+            with lease.env.write(wait) as held, engine.errors(path):
+                held.begin()
+                _replace(new, held)
+        finally:
+            lease.env.close(lease)
 
 
 def compact(writer: Writer, options: Options, progress: Progress, choose: Choice = read_subset) -> None:
@@ -98,7 +100,7 @@ def tidy_small(writer: Writer, options: Options) -> None:
         return  # (a copy would begin again to rewrite codes for a new encoder, and again before that is done)
     writer.moved_rows = False
     # What the caller asked for is durable by now: a disk without room for a copy must not make it look undone.
-    with contextlib.suppress(LsqIndexError):
+    with Committed("the change was committed"):
         writer.begin()
         size = writer.env.file_size()
         used = size - writer.env.free_bytes(writer)
@@ -146,6 +148,7 @@ def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progres
 def _list_all(new: Env) -> None:
     """The posting lists of a copy, made from its codes."""
     with new.write() as writer:
+        writer.begin()
         merge.catch_up(writer, everything=True)
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DamagedError, DuplicateIdError, ParameterError
+from ..errors import DamagedError, DuplicateIdError, NoVectorsError, ParameterError, ReadOnlyError
 from . import deleted, keys, lists, merge, sorted_ids
 from .columns import (
     CHUNK_ROWS,
@@ -104,8 +104,10 @@ class Store:
 
     def vectors(self) -> Rows:
         """The kept vectors."""
-        assert self.options.keep_vectors is not None
-        return Rows.all(vectors_column(self.options.dim, self.options.keep_vectors), self.source)
+        kind = self.options.keep_vectors
+        if kind is None:
+            raise NoVectorsError("vectors: the index keeps none; create it with keep_vectors='float16'")
+        return Rows.all(vectors_column(self.options.dim, kind), self.source)
 
     def payloads(self) -> Rows | None:
         """The payloads; None where no row has one."""
@@ -149,7 +151,8 @@ class Store:
 
     @property
     def _writer(self) -> Writer:
-        assert isinstance(self.source, Writer)
+        if not isinstance(self.source, Writer):
+            raise ReadOnlyError("a snapshot cannot be changed; use a write transaction")
         return self.source
 
     def columns(self) -> list[Column]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import lmdb
 
+from .._gate import Pass
 from .._records import overflow_sound
 from ..errors import BusyError, DamagedError, LsqIndexError, StorageError
 from . import engine, keys
@@ -41,11 +42,16 @@ class Writer:
     """A write transaction, or several one after another, while all other writers wait.
 
     ``run`` does operations and remembers them: when the map is full, here or at commit, the transaction is
-    rolled back, the map grown, and all of them done again.
+    rolled back, the map grown, and all of them done again. Changes are made in ``run`` and nowhere else.
+
+    An operation that stops in the middle, at an error or an interrupt, leaves a transaction that can only be undone.
     """
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: Env, place: Pass) -> None:
         self.env = env
+        #: Inside the gate while a transaction is open: the map may not move under it.
+        self.place = place
+        #: The innermost transaction.
         self.txn: Any = None
         self.state = State()
         #: The databases of this transaction, one that it made among them.
@@ -56,41 +62,44 @@ class Writer:
         self.clean = True
         self._log: list[Operation[Any]] = []
         self._before = State()
-        self._running = False
+        #: False while the transaction is not what its operations, all of them and each as a whole, make of it.
+        self._whole = True
 
     def begin(self, reserve: int = 0) -> None:
         """Begin a transaction that will write about ``reserve`` bytes."""
+        self._begin(reserve)
+        self._whole = True
+
+    def _begin(self, reserve: int = 0) -> None:
         try:
-            self._begin(reserve)
+            self._try_begin(reserve)
         except UpgradedError as error:
             self.env.follow_upgrade(error, writable=True)
-            self._begin(reserve)
+            self._try_begin(reserve)
 
-    def _begin(self, reserve: int) -> None:
-        env = self.env
+    def _try_begin(self, reserve: int) -> None:
+        env, place = self.env, self.place
         for _ in range(_TRIES):
-            env.gate.enter()  # until commit or abort: the map may not move under an open transaction
-            try:
-                asleep = env.lmdb is None or env.readonly  # since a fork, or opened again by a reader
-                need = 0 if asleep else env.lacks(reserve)
-                if not asleep and not need:
-                    self.txn = env.begin(write=True)
+            place.enter()
+            asleep = not env.dbs or env.readonly  # since a fork, or opened again by a reader
+            need = 0 if asleep else env.lacks(reserve)
+            resized = False
+            if not asleep and not need:
+                try:
+                    self.txn = place.begin(env.lmdb, write=True)
+                    env.check_one_lock_file(self.txn)
                     break
-                env.gate.leave()
-            except lmdb.MapResizedError:
-                env.gate.leave()
+                except lmdb.MapResizedError:
+                    resized = True
+                except lmdb.Error as error:
+                    raise engine.translated(error, env.path) from error
+            place.leave()
+            if resized:
                 env.follow_map()
-            except lmdb.Error as error:
-                env.gate.leave()
-                raise engine.translated(error, env.path) from error
-            except BaseException:
-                env.gate.leave()
-                raise
+            elif need:
+                env.grow(need)
             else:
-                if need:
-                    env.grow(need)
-                else:
-                    env.reopen(writable=True)
+                env.reopen(writable=True)
         else:
             raise StorageError(f"{env.path}: the map grows all the time")
         try:
@@ -104,16 +113,24 @@ class Writer:
         self._log = []
 
     def run(self, operation: Operation[Result], *, nested: bool = False) -> Result:
-        """Do ``operation``; after an error in a nested one the transaction is as before it."""
+        """Do ``operation``. After an error in a nested one the transaction goes on as it was before."""
+        if not self._whole:
+            raise StorageError(f"{self.env.path}: the transaction was interrupted and can only be undone; begin again")
+        self._whole = False
+        result = self._do(operation, nested)
+        self._whole = True
+        return result
+
+    def _do(self, operation: Operation[Result], nested: bool = False) -> Result:
         while True:
-            state, outer = copy.copy(self.state), self.txn
+            state, outer, kept = copy.copy(self.state), self.txn, False
             try:
                 if nested:
                     self.txn = self.env.begin(write=True, parent=outer)
                     self.clean = False
-                self._running = True
                 with engine.errors(self.env.path):
                     result = operation(self)
+                kept = True
                 if nested:
                     self.txn.commit()
                     self.txn = outer
@@ -123,12 +140,12 @@ class Writer:
                 self.txn = outer
                 self._replay()
             except BaseException:
-                if nested:
-                    self.txn.abort()
+                if nested and not kept:
+                    if self.txn is not outer:
+                        self.txn.abort()
                     self.txn, self.state = outer, state
+                    self._whole = True
                 raise
-            finally:
-                self._running = False
 
     @property
     def rows_added(self) -> int:
@@ -140,6 +157,9 @@ class Writer:
 
         ``number``: the transaction's number as the state tells it, where the file will replace another.
         """
+        if not self._whole:
+            self.abort()
+            raise StorageError(f"{self.env.path}: the transaction was interrupted; nothing was written, try again")
         if self.clean and self.state == self._before and number is None and not always:
             self.abort()  # nothing was changed
             return
@@ -151,12 +171,10 @@ class Writer:
                 if self.env.replaced():
                     raise StorageError(f"{self.env.path}: was replaced meanwhile; nothing was written, try again")
                 with engine.errors(self.env.path):
-                    self._running = True
                     self.put(keys.META, keys.STATE, self.state.to_record())
-                    self._running = False
                     self.txn.commit()
                 self.env.dbs = self.dbs
-                self._end()
+                self.abort()  # of the transaction nothing is left but its place
                 return
             except lmdb.MapFullError:
                 self._replay()
@@ -172,25 +190,20 @@ class Writer:
 
     def abort(self) -> None:
         """Undo everything since ``begin``."""
-        if self.txn is not None:
-            self.txn.abort()
-            self._end()
-
-    def _end(self) -> None:
         self.txn = None
-        self.env.gate.leave()
+        self.place.leave()
 
     def _replay(self) -> None:
         log, base = self._log, self._before.txn
         self.abort()
-        self._log = []
+        self._whole = False
         self.env.grow()
-        self.begin()
+        self._begin()
         if self.state.txn != base:
             self.abort()
             raise BusyError(f"{self.env.path}: another program wrote meanwhile; nothing was changed, try again")
         for operation in log:
-            self.run(operation)
+            self._do(operation)
 
     def get(self, db: bytes, key: bytes) -> Any:
         """The value, a view that lives until the next write; None if there is none."""
@@ -218,6 +231,5 @@ class Writer:
 
     def guard(self, key: Any, value: Any) -> None:
         """DamagedError where LMDB would free other pages than those of ``value``, which is to go."""
-        assert self._running, "changes outside of run() would not be done again when the map grows"
         if value is not None and not overflow_sound(value, len(key), self.env.page_size):
             raise DamagedError(f"{self.env.path}: an overflow page is damaged; {REMEDY}")

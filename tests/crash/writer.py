@@ -168,7 +168,7 @@ def live(
         # All who open a file in a process share one environment: this one is not synced.
         unsynced = envs.open_env(life.directory / INDEX, sync=False)
         life.index = Index.open(life.directory / INDEX)
-        assert unsynced.users == 2
+        assert unsynced.env.users.inside == 2
     if in_turn:
         for kind in kinds:
             life.do(kind)
