@@ -40,7 +40,7 @@ VECTORS = np.random.default_rng(0).standard_normal((600, 4)).astype(np.float32)
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Index]:
-    with Index.create(tmp_path / "one.lsq", 4, encoder="lsh", bits=16, wait=PATIENCE) as made:
+    with Index.create(tmp_path / "one.lsq", 4, encoder="lsh", bits=16, wait=PATIENCE, keep_vectors=None) as made:
         made.add(VECTORS[:10])
         yield made
 
@@ -325,7 +325,7 @@ def test_batches_can_be_used_again_and_not_twice_at_once(index: Index) -> None:
 
 def test_threads_that_close_one_index_leave_others_of_the_file_alone(tmp_path: Path) -> None:
     path = tmp_path / "one.lsq"
-    Index.create(path, 4).close()
+    Index.create(path, 4, keep_vectors=None).close()
     for _ in range(200 if LONG else 30):
         first, second = Index.open(path), Index.open(path)
         barrier = threading.Barrier(4)
@@ -367,7 +367,7 @@ def test_repr_never_fails(index: Index) -> None:
     assert "10 vectors of 4" in repr(index)
     assert repr(Index.__new__(Index)) == "<Index in memory, closed>"  # one whose making has failed
     with Index.open(str(index.path)) as other:
-        index.replace(lambda old: Index(3))
+        index.replace(lambda old: Index(3, keep_vectors=None))
         assert "0 vectors of 3" in repr(index)
         assert repr(other) == f"<Index {other.path}: not readable, ReplacedError>"
     index._env.close(index._lease)  # another thread is closing it, and has not said so yet
@@ -388,7 +388,7 @@ def failing(*arguments: Any) -> None:
 
 
 def another(old: Index) -> Index:
-    other = Index(7)
+    other = Index(7, keep_vectors=None)
     other.add(np.ones((3, 7)))
     return other
 
@@ -476,7 +476,7 @@ def test_upkeep_that_fails_after_a_commit_is_no_error_or_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Upkeep: listing rows, compacting a small file, training after a batch."""
-    with Index.create(tmp_path / "one.lsq", 4, encoder="kmeans", bits=4, train_size=300) as index:
+    with Index.create(tmp_path / "one.lsq", 4, encoder="kmeans", bits=4, train_size=300, keep_vectors=None) as index:
         for step, (module, name) in enumerate([(merge, "catch_up"), (training, "fit"), (rewrite, "compact")]):
             for error, told in ((StorageError("full"), ""), (OwnError(), "was committed")):
                 count, ids = len(index), np.arange(1000 * step, 1000 * step + 290) + 300 * bool(told)

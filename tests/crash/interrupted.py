@@ -85,7 +85,7 @@ class Run:
         self.there: dict[int, int] = {}
         self.next_id = 0
         self.add(self.new_ids(_START))()
-        Index.create(self.other, DIM).close()
+        Index.create(self.other, DIM, keep_vectors=None).close()
         self.query = vectors([1], 7)[0]
         self.stop = threading.Event()
         self.failed: list[str] = []
@@ -173,7 +173,7 @@ class Run:
         target = self.directory / "memory.lsq"
         with contextlib.suppress(FileNotFoundError):
             target.unlink()
-        with Index(DIM) as index:
+        with Index(DIM, keep_vectors=None) as index:
             index.add(vectors([1, 2, 3], 0))
             index.save(target)
             assert len(index) == 3
