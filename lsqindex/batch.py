@@ -7,12 +7,14 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import lmdb
 from numpy.typing import ArrayLike
 
 from . import loader
 from ._gate import Block
 from .errors import BusyError, ClosedError, ForkedError
 from .ids import once, read_ids
+from .storage import engine
 from .storage.store import Store
 from .storage.writer import Writer
 from .training import choose_tables
@@ -82,10 +84,13 @@ class Batch(Block["Batch"]):
     def _end(self, error: BaseException | None) -> None:
         writer = self._open()
         self._writer = None
+        with engine.errors(writer.env.path):
+            if isinstance(error, lmdb.Error):
+                raise error
         if error is None:
-            self._index._advance(writer)
+            added = writer.rows_added
             writer.commit()
-            self._index._train_if_due(writer)
+            self._index._train_if_due(writer, added)
 
     def _open(self) -> Writer:
         pid, thread = self._owner

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _multi_index, _records, by_scan
+from .cached import cached_property
 from .coder import Coder
 from .encoders.layout import Tables
 from .errors import DamagedError

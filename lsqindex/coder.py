@@ -6,13 +6,13 @@ The record in the file: {"name", "config", "distribution", "fitted": bytes or ni
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from .cached import cached_property
 from .encoders import Encoder, Layout, encoder_class, from_bytes, make_encoder, registry, to_bytes
 from .encoders.base import Config, Metric
 from .encoders.serial import install_hint

@@ -10,12 +10,12 @@ Each value is looked at once for a record that has it, not once for each row.
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .cached import cached_property
 from .filters import ABOVE, ORDER, Field, is_number
 from .payloads import MISSING
 from .snapshot import once

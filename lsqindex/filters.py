@@ -16,11 +16,11 @@ import difflib
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from .cached import cached_property
 from .errors import FilterError, shown
 from .payloads import MISSING, value_at
 

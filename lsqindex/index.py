@@ -203,17 +203,18 @@ class Index:
 
     def _set_up(self, lease: Lease, *, path: str | None, read_only: bool, wait: Wait) -> None:
         env = lease.env
-        self._lease, self._env, self._path, self._read_only, self._wait = lease, env, path, read_only, wait
-        self._coder_known: tuple[tuple[int, int], Coder] | None = None
-        self._opened = env.opened
         try:
             with env.read() as reader:
-                self._options = _read_options(reader)
+                options, opened = _read_options(reader), env.opened
                 # Its encoder may be missing here: whatever needs it says so then.
                 coders.read_record(_encoder_record(reader))
         except BaseException:
             env.close(lease)
             raise
+        # Only now: an index in memory that becomes a file stays what it was if the file cannot be read.
+        self._options, self._opened = options, opened
+        self._coder_known: tuple[tuple[int, int], Coder] | None = None
+        self._lease, self._env, self._path, self._read_only, self._wait = lease, env, path, read_only, wait
         self._closed = False
 
     # -- what it is ---------------------------------------------------------------------------
@@ -518,7 +519,7 @@ class Index:
         # Encoding comes before the lock: while one writes, others encode.
         ahead = loader.Encoded(addition, coder)
         with self._writer(addition.bytes(coder)) as writer:
-            if addition.options is not self._options:
+            if addition.options != self._options:
                 raise ReplacedError(f"{self._path}: was replaced by another index meanwhile; nothing was added")
             names = loader.add(writer, addition, self._coder(writer), ahead, report, training_progress)
             rewrite.tidy_small(writer, self._options)
@@ -573,8 +574,8 @@ class Index:
         check_once(names)
         return names
 
-    def _train_if_due(self, writer: Writer) -> None:
-        """After a batch was committed: train if there are enough vectors now, or again if they have changed.
+    def _train_if_due(self, writer: Writer, added: int) -> None:
+        """After a batch of ``added`` rows: train if there are enough vectors now, or again if they have changed.
 
         If that fails, the next add tries again.
         """
@@ -584,9 +585,12 @@ class Index:
             if not coder.trained:
                 if writer.state.count >= self._options.train_size:
                     retraining.train(writer, self._options, coder, thread_count(None))
-            elif retraining.review_due(writer):
-                writer.abort()
+                return
+            review = retraining.review_due(writer)
+            writer.abort()
+            if review:
                 retraining.review(writer, self._options, coder)
+            retraining.catch_up(writer, self._options, coder, thread_count(None), added)
 
     def delete(self, ids: Any) -> int:
         """Delete what there is of ``ids``, or all that a filter over payloads lets through; how many there were.
@@ -602,15 +606,9 @@ class Index:
         with self._writer() as writer:
             names = self._names_of(writer, allowed)
             deleted: int = writer.run(lambda writer: Store(writer, self._options).delete(names))
-            self._advance(writer)
             writer.commit()
             rewrite.tidy_small(writer, self._options)
             return deleted
-
-    def _advance(self, writer: Writer) -> None:
-        """Before a commit: rewrite some codes, if the index is being trained again."""
-        if writer.state.next_generation:
-            retraining.advance(writer, self._options, self._coder(writer), thread_count(None))
 
     def _names_of(self, writer: Writer, allowed: Any) -> Ids:
         """Ids as they are, or of the rows that a condition lets through."""
@@ -633,7 +631,6 @@ class Index:
         change = self._payload_change(ids, payloads)
         with self._writer() as writer:
             change(writer)
-            self._advance(writer)
             writer.commit()
             rewrite.tidy_small(writer, self._options)
 

@@ -125,16 +125,16 @@ def add(
             recode(writer, options, old, coder, addition.threads, writer.state.count + len(addition), training)
         choose_tables(writer, coder, len(addition))
         insert(writer, addition.new_rows(ids, codes, vectors), options, upsert=addition.upsert)
-        retraining.advance(writer, options, coder, addition.threads)
         review = retraining.review_due(writer)
         report(len(addition), len(addition))  # before the commit: if it raises, nothing was added
         writer.commit()
     if due or len(addition) >= postings.UNIT_ROWS:
         merge.settle(writer)
-    if review:
-        # What cannot be rewritten now (a full disk), later transactions rewrite.
+    if review or writer.state.next_generation:
+        # What cannot be rewritten now (a full disk), later adds rewrite.
         with Committed("the vectors were added"):
-            retraining.review(writer, options, coder, addition.rows)
+            if review:
+                retraining.review(writer, options, coder, addition.rows)
             retraining.catch_up(writer, options, coder, addition.threads, len(addition))
         writer.abort()
     return ids
@@ -188,7 +188,6 @@ def _add_large(
             switch(writer, options, coder, column, writer.state.count + n, training)
         choose_tables(writer, coder, n)
         writer.run(lambda writer: Store(writer, options).publish(ids, upsert=addition.upsert))
-        retraining.advance(writer, options, coder, addition.threads)
         review = retraining.review_due(writer)
         writer.commit()
         return review

@@ -6,12 +6,12 @@ are of another kind, and the encoder does not suit them. So the index looks agai
     training   a random sample of all vectors; a part of it is held out, and tells the error to expect
     review     when a quarter as many rows again were added: the error now, on a random sample of all vectors
                  clearly larger than expected, or a sample that was small → fit another encoder
-    rewriting  its codes are written beside the valid ones, some by each later transaction (``advance``); the
+    rewriting  its codes are written beside the valid ones, some after each later add (``catch_up``); the
                transaction that writes the last ones makes them valid
 
-Each of these costs the same whatever the index holds. Searches use the old codes until the switch. ``train()`` and
-``reencode()`` drop a rewriting that is not finished, and what they did is never repeated here: only an index that
-trained itself has the record that this starts from (``storage.meta.Training``).
+What one add rewrites does not depend on how much the index holds. Searches use the old codes until the switch.
+``train()`` and ``reencode()`` drop a rewriting that is not finished, and what they did is never repeated here: only
+an index that trained itself has the record that this starts from (``storage.meta.Training``).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def fit_sample(
     n, least = int(rows.shape[0]), max(1, encoder._min_vectors()[0])
     size = min(n, encoder._sample_size() if most is None else most)
     rng = np.random.default_rng(encoder.config.get("seed", 0))
-    chosen = rng.permutation(n)[:size]
+    chosen = rng.choice(n, size, replace=False)
     held = min(_MEASURED, size // 8, max(0, size - least))
     new = fit(encoder, _Picked(rows, np.sort(chosen[held:])), coder, progress)
     measured = chosen[:held] if held else chosen[:_MEASURED]
@@ -100,7 +100,7 @@ def first_fit(
     if better_flat(writer, options, coder.encoder):  # only in files of older versions: now, such indexes begin so
         return Coder(flat(options.dim), coder.dim, coder.metric), None
     new, known = fit_sample(coder.encoder, rows, coder, writer.state.rows + added, progress=progress)
-    warn_if_lost(options, coder, new)
+    warn_if_lost(writer, options, coder, new)
     return new, known
 
 
@@ -169,7 +169,8 @@ def _review(writer: Writer, options: Options, coder: Coder, added: Any) -> None:
     known = replace(known, now=now, reviewed=writer.state.rows)
     most = min(coder.encoder._sample_size(), max(_SAMPLED, min(known.sampled, _MOST_SAMPLED)))
     outgrown = min(most, int(rows.shape[0])) >= _OUTGROWN * known.sampled
-    if kept and (outgrown or now > _DRIFT * known.error + 1e-9):
+    enough = int(rows.shape[0]) >= coder.encoder._min_vectors()[0]
+    if kept and enough and (outgrown or now > _DRIFT * known.error + 1e-9):
         new, fresh = fit_sample(coder.encoder, rows, coder, writer.state.rows, most)
         if fresh.error < _GAIN * now:
             writer.run(partial(_begin, options, new, fresh))
@@ -211,21 +212,12 @@ def next_coder(source: Reader | Writer, coder: Coder) -> Coder | None:
         raise DamagedError(f"next encoder: missing, and codes by it are being written; {records.REMEDY}")
     key = (number, records.peek(value, "next encoder"))
     known = source.env.columns.get(keys.NEXT_ENCODER)
-    if known is None or known[0] != key:
+    if known is None or known[0] != key or known[1].outdated:
         state = source.state
         made = read_coder(value, coder.dim, coder.metric, state.next_size, state.next_head)
         known = source.env.columns[keys.NEXT_ENCODER] = (key, made)
     found: Coder = known[1]
     return found
-
-
-def advance(writer: Writer, options: Options, coder: Coder, threads: int) -> None:
-    """Rewrite some codes in the open transaction, in proportion to what it added; with the last ones, switch.
-
-    The last thing before the commit: ``coder`` may not be the valid one after it.
-    """
-    if writer.state.next_generation:
-        _advance(writer, options, coder, threads, _STEP + _STEP_SHARE * writer.rows_added)
 
 
 def catch_up(writer: Writer, options: Options, coder: Coder, threads: int, added: int | None = None) -> None:

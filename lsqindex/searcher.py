@@ -150,7 +150,7 @@ def _scanned(
     if request.deepen and wide < min(total, rerank.DEEPEST):
         shape, kth = (len(counts), wide), np.ascontiguousarray(answer.distances[:, -1])
         shallow = rerank.too_shallow(estimates.reshape(shape), distances.reshape(shape), kth, request.k, total)
-        wide = min(rerank.DEEPER * wide, total)
+        wide = min(rerank.DEEPER * wide, total, rerank.DEEPEST)
         # Few queries at a time, so that what they find fits into memory.
         step = max(1, _DEEP_ROWS // wide)
         for some in (shallow[first : first + step] for first in range(0, len(shallow), step)):

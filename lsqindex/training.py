@@ -61,17 +61,18 @@ def retrain(
             encoder or coder.encoder, StoredVectors(store, coder) if vectors is None else vectors, coder, progress
         )
         subset.check_encoder(writer, new.encoder, options.dim)
-    warn_if_lost(options, coder, new)
+    warn_if_lost(writer, options, coder, new)
     encode_all(writer, options, coder, new, threads)
 
 
-def warn_if_lost(options: Options, old: Coder, new: Coder) -> None:
+def warn_if_lost(writer: Writer, options: Options, old: Coder, new: Coder) -> None:
     """Before codes take the place of vectors that are not kept: say so. (A warning made an error changes nothing.)"""
     if options.keep_vectors is None and old.floats and not new.floats:
+        where = "an index in memory" if writer.env.memory else writer.env.path
         warnings.warn(
-            f"the index keeps no vectors: after this training only codes of {new.code_size} bytes remain, get() "
-            "returns approximations, searches cannot be re-ranked, and the vectors cannot be recovered; create "
-            "the index with keep_vectors='float16' to keep them",
+            f"{where} keeps no vectors: after this training only codes of {new.code_size} bytes remain, get() returns "
+            "approximations, searches cannot be re-ranked, and the vectors cannot be recovered; create the index with "
+            "keep_vectors='float16' to keep them",
             CodesOnlyWarning,
             stacklevel=2,
         )

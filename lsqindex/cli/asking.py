@@ -168,6 +168,11 @@ def info(path: opt.IndexFile, as_json: opt.Json = False) -> None:
         show.print_json(facts)
         return
     facts["parameters"] = ", ".join(f"{name}={value}" for name, value in facts["parameters"].items())
+    if facts["training"]:
+        told = facts["training"].items()
+        facts["training"] = ", ".join(
+            f"{name}={value:.3g}" if type(value) is float else f"{name}={value}" for name, value in told
+        )
     for name in ("posting_bytes", "file_bytes", "free_bytes"):
         facts[name] = f"{facts[name]:,} ({show.size_text(facts[name])})" if facts[name] >= 1000 else facts[name]
     show.print_facts(facts)

@@ -40,8 +40,10 @@ def _open(name: str, text: Any, id_column: str | None) -> Source:
     dim = len(head) - (at is not None)
     if dim < 1:
         raise InputError(f"{name}: has no columns of numbers beside the ids")
-    # A first line without any number has the names of columns; one with some is a vector, and a damaged one.
-    named = not any(_is_number(cell) for i, cell in enumerate(head) if i != at)
+    # A first line with the name of the id column, or without any number, has the names of columns. One with some
+    # numbers is a vector, and a damaged one.
+    by_name = at is not None and head[at] == id_column and not _is_number(head[at])
+    named = by_name or not any(_is_number(cell) for i, cell in enumerate(head) if i != at)
     begin = next(lines, None) if named else head
     if begin is not None:
         _check_columns(name, begin, at, head if named else None)

@@ -453,7 +453,7 @@ class LsqDocumentStore:
     def _making(self, dim: int | None) -> dict[str, Any]:
         """What an index of documents is made with; as long as dimensions are unknown, the simplest of one dimension."""
         names = [name for field in self.fields for name in indexed_names(field)]
-        options = {"encoder": "flat"} if dim is None else {"keep_vectors": "float16", **self.options}
+        options = {"encoder": "flat"} if dim is None else dict(self.options)
         given = {"dim": dim or 1, "metric": self.metric, "ids": "str", "fields": [EMBEDDED, *names]}
         return {**options, **given, "train_size": _NEVER}
 

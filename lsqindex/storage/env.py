@@ -369,8 +369,10 @@ class Env:
 
     def sleep(self) -> bool:
         """Before a fork: close the file and let nobody in, if nobody is using it now."""
+        if self.memory or self.gate.inside:
+            return False
         place = Pass(self.gate)
-        if self.memory or not place.alone(0):
+        if not place.alone(0):
             return False
         self._asleep = place
         self.close_files()

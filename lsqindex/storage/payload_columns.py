@@ -9,7 +9,7 @@ All rows of an index have both, or none has: the columns begin when the first pa
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _records
+from ..cached import cached_property
 from ..errors import DamagedError
 from . import keys, records
 from .columns import CHUNK_ROWS, Column, RowNumbers, Values, check_cuts, cut
