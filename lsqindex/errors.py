@@ -183,5 +183,5 @@ class Committed:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is None or isinstance(error, LsqIndexError):
             return True
-        add_note(error, f"{self._note}, and stays so; what failed came after it")
+        add_note(error, f"{self._note}, and that stays so; what failed came after it")
         return False

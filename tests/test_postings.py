@@ -54,7 +54,7 @@ def untidy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def create(path: Path | None, n: int = 0, *, subset: Any = "multi-index", **options: Any) -> Index:
     """An index whose codes are LSH of 16 bits, trained, with ``n`` vectors in it."""
-    options = {"dim": DIM, "encoder": "lsh", "bits": 16, "subset": subset, **options}
+    options = {"dim": DIM, "encoder": "lsh", "bits": 16, "subset": subset, "keep_vectors": None, **options}
     index = Index(**options) if path is None else Index.create(path, **options)
     index.train(vectors(300))
     if n:
@@ -289,7 +289,7 @@ def test_training_by_an_add_lists_what_fills_units(path: Path) -> None:
 def test_one_transaction_lists_a_bounded_number_of_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an earlier one left fresh is caught up with, a segment and twice what is added at a time."""
     with create(path, 3 * SEGMENT + UNIT + 7, subset=None) as index:
-        monkeypatch.setattr(merge, "catch_up", lambda *_, **__: None)
+        monkeypatch.setattr(merge, "catch_up", lambda writer, **_: writer.commit())
         index.set_subset("multi-index")
         assert state_of(index).listed == 0
         listed = []
@@ -498,8 +498,8 @@ def agree(index: Index) -> None:
             assert np.array_equal(getattr(remembered, name), getattr(looked_up, name)), name
     everything = sum(1 << int(width) for width in subset_of(index).widths)
     queries = vectors(2, 17)
-    near = index.search(queries, 20, probes=everything, candidates=len(index) + 1)
-    scanned = index.search(queries, 20, strategy="scan")
+    near = index.search(queries, 20, probes=everything, candidates=len(index) + 1, rerank=0)
+    scanned = index.search(queries, 20, strategy="scan", rerank=0)
     assert np.array_equal(near.ids, scanned.ids) and np.array_equal(near.distances, scanned.distances)
 
 
@@ -672,11 +672,11 @@ def test_progress_tells_how_far_listing_is(path: Path, monkeypatch: pytest.Monke
         assert sound(index) == [(0, SEGMENT, SEGMENT), (SEGMENT, SEGMENT + UNIT, UNIT), (SEGMENT + UNIT, rows, 9)]
 
 
-@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("step", [1, 2, 3])
 def test_listing_that_ends_between_transactions_goes_on_later(
     step: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever was listed stays; the rest is fresh, and nothing is missed."""
+    """What was committed stays, what was stopped is undone; the rest is fresh, and nothing is missed."""
     monkeypatch.setattr(merge, "COMMIT_BYTES", 1)
 
     def stop(done: int, total: int | None) -> None:
@@ -688,8 +688,14 @@ def test_listing_that_ends_between_transactions_goes_on_later(
         steps: list[int] = []
         with pytest.raises(KeyboardInterrupt):
             index.set_subset(MultiIndex(bits=8), progress=stop)
-        assert state_of(index).listed == steps[-1] == (SEGMENT, SEGMENT + UNIT)[step - 1]
-        assert index.stats()["fresh"] == len(index) - steps[-1]
+        assert steps == [SEGMENT, SEGMENT + UNIT, SEGMENT + UNIT + 9][:step]
+        if step == 1:  # the first has the tables, too
+            assert index.subset is None and sound(index) == []
+            index.set_subset(MultiIndex(bits=8))
+            assert sound(index)[-1] == (SEGMENT + UNIT, SEGMENT + UNIT + 9, 9)
+            return
+        assert state_of(index).listed == steps[-2]
+        assert index.stats()["fresh"] == len(index) - steps[-2]
         sound(index)
         agree(index)
         index.add(vectors(1))
@@ -789,7 +795,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def formats(path: Path) -> tuple[int, int, int]:
     """The format that the options tell, that of the fields of the state, that of the databases that are there."""
     content = Content(path)
-    state = 1 + ("listed" in content.state) + ("payloads" in content.state)
+    state = 1 + sum(name in content.state for name in ("listed", "payloads", "recoded"))
     return content.options["format"], state, len(content.entries) - 3
 
 
@@ -797,7 +803,8 @@ def format_of(old: Path) -> int:
     return int(old.name[len("format")])
 
 
-NEWEST = (3, 3, 3)
+#: (Format 4 brought no database.)
+NEWEST = (4, 4, 3)
 
 
 def touch(index: Index) -> None:
@@ -858,7 +865,7 @@ def test_the_first_write_upgrades(write: str, old: Path) -> None:
     with Index.open(old) as index:
         count, before = len(index), Content(old)
         WRITES[write](index)
-        assert index.stats()["format"] == 3 and index.check() == []
+        assert index.stats()["format"] == 4 and index.check() == []
         more = {"add": 1, "add a payload": 1, "a payload in a batch": 2, "delete": -1}
         assert len(index) == count + more.get(write, 0)
         after = Content(old)
@@ -866,10 +873,10 @@ def test_the_first_write_upgrades(write: str, old: Path) -> None:
         if format_of(old) == 1:
             listed = after.state["rows"] if write == "set_subset" and index.is_trained else 0
             assert after.state["listed"] == listed and list(after.blocks()) == [0] * bool(listed)
-        assert {**before.options, "format": 3, "fields": []} == after.options
+        assert {**before.options, "format": 4, "fields": []} == after.options
         assert len(index.ids({"lang": "en"})) == ("payload" in write)
     with Index.open(old) as index:
-        assert index.check() == [] and index.stats()["format"] == 3
+        assert index.check() == [] and index.stats()["format"] == 4
         assert len(index.ids({"lang": "en"})) == ("payload" in write)
 
 
@@ -940,7 +947,7 @@ def test_an_upgrade_when_the_map_is_full(key: bytes, write: str, old: Path, monk
     put = Writer.put
 
     def once_full(writer: Writer, db: bytes, name: bytes, value: bytes) -> None:
-        if name.startswith(key) and not full and writer._before.format < 3 and not writer.env._private:
+        if name.startswith(key) and not full and writer._before.format < 4 and not writer.env._private:
             full.append(writer.state.rows)
             raise lmdb.MapFullError("full")
         put(writer, db, name, value)
@@ -967,11 +974,49 @@ def see_an_upgrade(writing: Index, reading: Index, snapshot: Any) -> None:
     number, count = snapshot.state.format, len(reading)
     assert snapshot.dbs.keys() == set(keys.databases(number)) and reading.payloads(reading.ids()[:1]) == [None]
     add_payload(writing)
-    assert reading.check() == [] and reading.stats()["format"] == 3 and len(reading.ids({"lang": "en"})) == 1
+    assert reading.check() == [] and reading.stats()["format"] == 4 and len(reading.ids({"lang": "en"})) == 1
     assert snapshot.state.format == number and snapshot.dbs.keys() == set(keys.databases(number))
     store = Store(snapshot, reading._options)
     assert store.payloads() is None and len(store.living()) == count
     assert (meta.read_subset(snapshot) is None) == (number == 1)
+
+
+@pytest.fixture(params=["format3-payloads.lsq", "format3-fields.lsq"])
+def third(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A file of the format before this one, which has all databases already."""
+    path = tmp_path / str(request.param)
+    shutil.copyfile(FIXTURES / request.param, path)
+    return path
+
+
+def test_a_file_of_format_3_that_is_only_read_stays_one(third: Path) -> None:
+    before = third.read_bytes()
+    with Index.open(third) as index:
+        assert index.stats()["format"] == 3 and index.stats()["training"] is None and index.check() == []
+        assert len(index.search(np.ones(index.dim), 3).ids) == 3
+        index.save()
+        index.delete(index.ids()[:0])
+    assert third.read_bytes() == before and formats(third) == (3, 3, 3)
+
+
+@pytest.mark.parametrize("write", sorted(set(WRITES) - {"train or merge"}))
+def test_the_first_write_upgrades_format_3(write: str, third: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Index.open(third) as index, Index.open(third, read_only=True) as reading:
+        names, options, entries = index.ids(), Content(third).options, Content(third).entries
+        payloads = index.payloads(names)
+        if write != "compact":
+            with monkeypatch.context() as patch:
+                patch.setattr(env.Env, "replaced", lambda self: True)  # the commit notices, after the upgrade
+                with pytest.raises(StorageError, match="replaced"):
+                    WRITES[write](index)
+        assert Content(third).entries == entries and formats(third) == (3, 3, 3) and index.stats()["format"] == 3
+        WRITES[write](index)
+        assert formats(third) == NEWEST and {**options, "format": 4} == Content(third).options
+        for one in (index, reading):
+            assert one.check() == [] and one.stats()["format"] == 4
+            assert one.payloads(names[1:]) == payloads[1:] if write != "delete" else names[0] not in one
+    with Index.open(third) as index:
+        assert index.check() == [] and index.stats()["format"] == 4
 
 
 def forge(path: Path, change: Callable[[Any, dict[bytes, Any]], None]) -> None:
@@ -999,7 +1044,7 @@ def with_options(number: int) -> Callable[[Any, dict[bytes, Any]], None]:
 
 
 def test_options_and_state_of_different_formats_are_damage(old: Path) -> None:
-    for number in range(format_of(old) + 1, 4):
+    for number in range(format_of(old) + 1, 5):
         shutil.copyfile(FIXTURES / old.name, old)
         forge(old, with_options(number))
         with pytest.raises(LsqIndexError):
@@ -1011,13 +1056,21 @@ def test_options_and_state_of_different_formats_are_damage(old: Path) -> None:
         forge(old, with_options(number))
         with pytest.raises(DamagedError, match="newer format"), Index.open(old) as index:
             len(index)
+    forge(old, with_options(3))  # which has the same databases
+    with Index.open(old) as index:
+        assert any("of format 4, and the file has format 3" in problem for problem in index.check())
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_state_of_an_older_format_in_a_file_of_format_3_is_noticed(number: int, path: Path) -> None:
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_state_of_an_older_format_in_a_file_of_this_one_is_noticed(number: int, path: Path) -> None:
     def older_state(txn: Any, dbs: dict[bytes, Any]) -> None:
         state = msgpack.unpackb(txn.get(b"state", db=dbs[keys.META])[48:])
-        for name in ("payloads", "listed", "relisted")[: 1 if number == 2 else 3]:
+        since = {
+            2: ("listed", "relisted"),
+            3: ("payloads",),
+            4: ("next_generation", "next_size", "next_head", "recoded"),
+        }
+        for name in [name for later in range(number + 1, 5) for name in since[later]]:
             del state[name]
         txn.put(b"state", meta.pack(state), db=dbs[keys.META])
 
@@ -1064,7 +1117,7 @@ def test_a_database_of_lists_in_a_file_of_format_1_is_damage(tmp_path: Path) -> 
         assert index.check() == [] and index.stats()["format"] == 1
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_version_of_this_package_that_knows_older_formats_only_is_told_so(number: int, path: Path) -> None:
     """What it would do: refuse the number, before anything whose shape depends on it."""
     with create(path, 10):
@@ -1072,5 +1125,5 @@ def test_a_version_of_this_package_that_knows_older_formats_only_is_told_so(numb
     record = Content(path).entries[keys.META][b"options"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(meta, "FORMAT", number)
-        with pytest.raises(NewerFormatError, match="format 3"):
+        with pytest.raises(NewerFormatError, match="format 4"):
             meta.check_format(record)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DamagedError
 from . import keys
-from .meta import FORMAT, Options
+from .meta import FORMAT, Options, check_format
 from .records import REMEDY
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ def upgrade(writer: Writer) -> None:
     """Bring the file to this format, as part of the open transaction; one that has it is left alone."""
     if writer.state.format == FORMAT:
         return
+    number = check_format(writer.get(keys.META, keys.OPTIONS))["format"]
+    if number != writer.state.format:
+        found = f"the state is of format {writer.state.format}, and the file of format {number}"
+        raise DamagedError(f"{writer.env.path}: {found}; {REMEDY}")
     if writer.state.format < 2:
         _new_database(writer, keys.POSTINGS)
     if writer.state.format < 3:
