@@ -36,12 +36,12 @@ class Explanation:
 
     >>> import numpy as np
     >>> from lsqindex import Index
-    >>> index = Index(dim=4)
-    >>> _ = index.add(np.eye(4))
-    >>> print(index.explain([1, 0, 0, 0], k=1))
+    >>> index = Index(dim=16)
+    >>> _ = index.add(np.eye(16))
+    >>> print(index.explain(np.eye(16)[0], k=1))
     strategy    scan
     why         the index is not trained: vectors are stored as they are and compared exactly
-    rows        4
+    rows        16
     matches     1
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from . import by_lists, by_scan
 from .coder import Coder
 from .encoders.layout import Tables
 from .encoders.linalg import squares
+from .errors import DamagedError
 from .filters import Condition
 from .request import Request, choose
 from .search import exact, rerank, scan, topk
@@ -21,7 +23,9 @@ from .snapshot import once
 from .storage import sorted_ids
 from .storage.columns import RowNumbers
 from .storage.meta import read_subset
+from .storage.records import REMEDY
 from .storage.store import Store
+from .stored import vectors_of
 from .vectors import Vectors
 
 #: Queries against vectors are taken in groups whose distances to all rows fit into about so many bytes.
@@ -79,6 +83,8 @@ def _search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, 
 def _found(store: Store, coder: Coder, request: Request, rows: RowNumbers | None, strategy: str) -> Answer:
     if request.exact:
         some = store.living() if rows is None else rows
+        if not len(some):
+            raise DamagedError(f"deleted rows: all of them, and {store.state.count} should be there; {REMEDY}")
         return (_search_vectors if coder.floats else _search_kept)(store, coder, request, some)
     wide = min(max(request.k, request.rerank), store.state.count)
     return (_by_lists if strategy == "subset" else _by_scan)(store, coder, request, rows, wide)
@@ -127,6 +133,55 @@ def _first_by_id(store: Store, rows: RowNumbers | None, k: int) -> RowNumbers:
     return rows[places]
 
 
+# -- cosine: rows of zeros ------------------------------------------------------------------------
+
+
+def _zeros_among(store: Store, coder: Coder, rows: RowNumbers) -> RowNumbers:
+    """All rows of zeros that have the same code as one of ``rows``, which are at distance 1 from a query."""
+    if not len(rows):
+        return rows
+    rows = np.unique(rows)
+    found = rows[~vectors_of(store, coder, rows).any(axis=1)]
+    codes = np.unique(store.codes().gather(found), axis=0)
+    same = [once(store, ("zeros", code.tobytes()), partial(_zeros, store, coder, code)) for code in codes]
+    return np.concatenate([rows[:0], *same])
+
+
+def _zeros(store: Store, coder: Coder, code: NDArray[np.uint8]) -> RowNumbers:
+    """All rows of zeros with that code."""
+    living, found = store.living(), []
+    for first in range(0, len(living), 1 << 16):
+        rows = living[first : first + (1 << 16)]
+        rows = rows[(store.codes().gather(rows) == code).all(axis=1)]
+        found.append(rows[~vectors_of(store, coder, rows).any(axis=1)])
+    return np.concatenate(found)
+
+
+def _without_zeros(
+    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, zeros: RowNumbers, wide: int
+) -> Answer:
+    """Zeros share a code, so many of them can take the places of all other candidates. So these queries are searched
+    among the other rows, and the first zeros by id join what is found, at their distance of 1.
+    """
+    everything = store.living() if rows is None else rows
+    zero = np.zeros(store.state.rows, np.bool_)
+    zero[zeros] = True
+    left, k = everything[~zero[everything]], request.k
+    first = _first_by_id(store, everything[zero[everything]], k)
+    n = len(request.queries)
+    near = np.tile(first.astype(np.int64), (n, 1))
+    distances = np.ones(near.shape, np.float32)
+    if len(left):
+        others = _scanned(store, coder, request, tables, left, min(wide, len(left)))
+        near = np.concatenate([others.rows, near], axis=1)
+        distances = np.concatenate([others.distances, distances], axis=1)
+    there = near >= 0
+    found, far = near[there].astype(np.uint32), distances[there]
+    ids = store.ids_of(found)
+    counts, places = topk.order(there.sum(axis=1), far, ids, k)
+    return _padded(counts, found[places], far[places], _take(ids, places), k)
+
+
 # -- distance estimation --------------------------------------------------------------------------
 
 
@@ -146,18 +201,26 @@ def _scanned(
     distances = estimates if better is None else better
     kept, places = topk.order(counts, distances, ids, request.k)
     answer = _padded(kept, near[places], distances[places], _take(ids, places), request.k)
+    crowded = np.empty(0, np.intp)
+    if better is not None and coder.metric == "cosine" and store.options.keep_vectors:
+        zeros = _zeros_among(store, coder, near[better == 1])
+        if len(zeros):
+            crowded = np.unique(np.repeat(np.arange(len(counts)), counts)[np.isin(near, zeros)])
+            own = replace(request, queries=request.queries[crowded])
+            again = Tables(tables.values[crowded], tables.bias[crowded])
+            _put(answer, crowded, _without_zeros(store, coder, own, again, rows, zeros, wide))
     total = store.state.count if rows is None else len(rows)
     if request.deepen and wide < min(total, rerank.DEEPEST):
         shape, kth = (len(counts), wide), np.ascontiguousarray(answer.distances[:, -1])
         shallow = rerank.too_shallow(estimates.reshape(shape), distances.reshape(shape), kth, request.k, total)
+        shallow = np.setdiff1d(shallow, crowded)
         wide = min(rerank.DEEPER * wide, total, rerank.DEEPEST)
         # Few queries at a time, so that what they find fits into memory.
         step = max(1, _DEEP_ROWS // wide)
         for some in (shallow[first : first + step] for first in range(0, len(shallow), step)):
             own = replace(request, queries=request.queries[some])
-            deeper = _scanned(store, coder, own, Tables(tables.values[some], tables.bias[some]), rows, wide)
-            for mine, theirs in zip(answer, deeper, strict=True):
-                mine[some] = theirs
+            again = Tables(tables.values[some], tables.bias[some])
+            _put(answer, some, _scanned(store, coder, own, again, rows, wide))
     return answer
 
 
@@ -295,6 +358,11 @@ def _no_ids(store: Store) -> Any:
 def _joined(parts: list[Answer]) -> Answer:
     """Answers to some queries after each other."""
     return Answer(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _put(answer: Answer, some: NDArray[np.intp], better: Answer) -> None:
+    """Better answers to some of the queries."""
+    answer.ids[some], answer.distances[some], answer.rows[some] = better
 
 
 def _padded(counts: NDArray[np.int64], rows: RowNumbers, distances: NDArray[np.float32], ids: Any, k: int) -> Answer:

@@ -50,13 +50,13 @@ def names(n: int) -> list[str]:
 
 def make_untrained(path: Path) -> None:
     """Int ids in no order, pieces that are not full, deleted rows, pages that are free again."""
-    with Index.create(path, dim=6, keep_vectors=None) as index:
+    with Index.create(path, dim=10, keep_vectors=None) as index:
         ids = np.random.default_rng(1).permutation(10_000)[:150] - 2_000
-        index.add(vectors(100, 6), ids=ids[:100])
-        index.add(vectors(1, 6, 1), ids=ids[100:101])
-        index.add(vectors(49, 6, 2), ids=ids[101:])
+        index.add(vectors(100, 10), ids=ids[:100])
+        index.add(vectors(1, 10, 1), ids=ids[100:101])
+        index.add(vectors(49, 10, 2), ids=ids[101:])
         index.delete(ids[20:50])
-        index.add(vectors(10, 6, 3), ids=ids[50:60], upsert=True)
+        index.add(vectors(10, 10, 3), ids=ids[50:60], upsert=True)
 
 
 def make_untrained_str(path: Path) -> None:
@@ -1466,6 +1466,10 @@ FORGERIES: list[tuple[str, Callable[[Entries], Iterator[tuple[str, Forgery]]]]] 
     ("rewriting", forged_next),
 ]
 
+#: How a forgery may be noticed. A name of an encoder that is not known here may be that of a plugin: the file opens,
+#: and what needs the encoder says that it is missing. (Where it was fitted, the name is stored twice, and compared.)
+SOON_ENOUGH = ("noticed by", "noticed LATE by UnknownEncoderError")
+
 #: Forgeries that give another index, as sound as the first: nothing need be noticed.
 ANOTHER_INDEX = (
     "state: unfinished",  # the next writer looks for what is to be removed, and finds nothing
@@ -1562,7 +1566,7 @@ def test_forged_records_are_noticed(
     bad = {
         name: what
         for (name, _), what in zip(forgeries, found, strict=True)
-        if what.startswith("WRONG") or (not what.startswith("noticed by") and name not in ANOTHER_INDEX)
+        if what.startswith("WRONG") or (not what.startswith(SOON_ENOUGH) and name not in ANOTHER_INDEX)
     }
     assert not bad
 

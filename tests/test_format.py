@@ -752,7 +752,7 @@ def test_this_version_writes_what_the_committed_file_holds(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not the same bytes, for LMDB's pages may lie elsewhere: the same keys, headers and payloads."""
-    # Older files are from before float16 rows had a scale, and before vectors of few dimensions were stored as they are.
+    # Older files are from before float16 rows had a scale, and vectors of few dimensions were stored as they are.
     if name < "format4":
         monkeypatch.setitem(kept.LAYOUTS, "float16", "float16")
     monkeypatch.setattr(settings, "worth_encoding", lambda encoder, dim: True)

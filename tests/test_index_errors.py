@@ -299,7 +299,7 @@ def test_unknown_ids(index: Index, kind: str) -> None:
         ({"k": 2**80}, ("whole number",)),
         ({"rerank": -1}, ("rerank=-1", "whole number from 0")),
         ({"rerank": 1.5}, ("rerank=1.5", "whole number")),
-        ({"rerank": None}, ("rerank=None",)),
+        ({"rerank": "all"}, ("rerank='all'", "whole number")),
         ({"strategy": "full"}, ("strategy='full'", "auto, scan or subset")),
         ({"strategy": None}, ("strategy=None", "auto, scan or subset")),
         ({"strategy": "subset"}, ("strategy='subset'", "subset structure", "set_subset", "scan")),

@@ -203,7 +203,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_vectors_that_are_refused(case: str) -> None:
     given, says = REFUSED[case]
-    with Index(4, keep_vectors=None) as index:
+    with Index(4, bits=24, keep_vectors=None) as index:  # fewer bits than a vector has: it is to be trained
         index.add(X)
         uses: list[Callable[[], Any]] = [
             lambda: index.add(given),

@@ -39,6 +39,8 @@ while not os.path.exists(stop):
         index.delete(rng.permutation(400)[:100])
     if number % 200 == 0:
         index.compact()
+    if number == 1:
+        print("writing", flush=True)
 print(number)
 """
 
@@ -114,7 +116,9 @@ def test_no_false_alarm_while_another_process_writes(folder: Path, use: str, tim
     with Index.create(path, 4, train_size=1 << 40, keep_vectors=None) as index:
         index.add(np.zeros((50, 4)), np.arange(50))
     writer = start(WRITER, path, stop)
+    assert writer.stdout is not None
     try:
+        assert writer.stdout.readline() == "writing\n"
         said = end(start(READER, path, use, times, first_map))
     finally:
         stop.touch()

@@ -324,7 +324,8 @@ def test_readers_see_the_lists_of_one_committed_state(child: Callable[[], Child]
         LISTED
         + """
 from lsqindex import MultiIndex
-index = Index.create(path, 4, encoder="lsh", bits=16, subset=MultiIndex(bits=8)).train(vectors(50, 0))
+index = Index.create(path, 4, encoder="lsh", bits=16, subset=MultiIndex(bits=8), keep_vectors=None)
+index.train(vectors(50, 0))
 index.add(vectors(16_000, 1))
 """,
         path=path,
@@ -388,12 +389,12 @@ def test_a_file_that_another_process_brings_to_a_newer_format(
     )
     number = int(name[len("format")])
     assert snapshot.answer() == number
-    assert writer.run("index.delete(index.ids()[:1]); result = index.stats()['format']") == 3
+    assert writer.run("index.delete(index.ids()[:1]); result = index.stats()['format']") == 4
     snapshot.go_on()
     databases = ["codes", "ids", "meta", *["postings"] * (number > 1), "vectors"]
     assert snapshot.answer() == [number, databases, count]
     for one in (snapshot, reader):
-        assert one.run("result = index.stats()['format'], len(index), index.check()") == [3, count - 1, []]
+        assert one.run("result = index.stats()['format'], len(index), index.check()") == [4, count - 1, []]
         assert one.run("result = len(index.search(vectors(1), 3).ids[0])") == 3
     # A writer that had it open before, and one after another.
     for one in (reader, snapshot, writer):
@@ -1379,10 +1380,10 @@ def test_a_full_disk_in_a_large_add_and_a_training(child: Callable[[], Child], t
     child().run(
         """
         lsqindex.loader.COMMIT_BYTES = lsqindex.storage.rewrite.COMMIT_BYTES = 50_000
-        index = Index.create(path, 8, encoder="lsh", bits=64, keep_vectors="float32", train_size=1 << 40)
-        vectors = rng.standard_normal((30000, 8)).astype(np.float32)
+        index = Index.create(path, 64, encoder="lsh", bits=64, keep_vectors="float32", train_size=1 << 40)
+        vectors = rng.standard_normal((30000, 64)).astype(np.float32)
         index.add(vectors[:6000])
-        uses = [lambda: index.add(vectors[6000:]), lambda: index.reencode("lsh", bits=4000), lambda: index.compact()]
+        uses = [lambda: index.add(vectors[6000:]), lambda: index.reencode("lsh", bits=2000), lambda: index.compact()]
         for use in uses:
             resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path) + 400_000, resource.RLIM_INFINITY))
             if use is uses[2]:
@@ -1413,7 +1414,8 @@ def test_a_full_disk_while_rows_are_listed(child: Callable[[], Child], tmp_path:
 from lsqindex import MultiIndex
 from lsqindex.storage import merge
 merge.COMMIT_BYTES = 1
-index = Index.create(path, 4, encoder="lsh", bits=16, subset=MultiIndex(bits=4)).train(vectors(50, 0))
+index = Index.create(path, 4, encoder="lsh", bits=16, subset=MultiIndex(bits=4), keep_vectors=None)
+index.train(vectors(50, 0))
 index.set_subset(None)
 index.add(vectors(85_000, 1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path) + 600_000, resource.RLIM_INFINITY))

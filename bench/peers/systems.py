@@ -94,7 +94,7 @@ _HEADS: Setting = {"strategy": "scan"}
 
 
 def _subset(sweep: Sequence[tuple[int, int]]) -> list[Setting]:
-    plain = [{"strategy": "subset", "probes": probes} for probes, _ in sweep[1::2]]
+    plain = [{"strategy": "subset", "probes": probes, "rerank": 0} for probes, _ in sweep[1::2]]
     return plain + [{"strategy": "subset", "probes": p, "candidates": c, "rerank": c} for p, c in sweep]
 
 

@@ -103,7 +103,7 @@ def rerank(run: Run) -> Iterator[Question]:
 def _rerank(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, Any]]:
     with run.shelf.index(collection, KEPT) as index:
         compared = [
-            systems.lsqindex(bars.NOT_AGAIN, index),
+            systems.lsqindex(bars.NOT_AGAIN, index, rerank=0),
             systems.lsqindex(bars.AGAIN, index, rerank=run.plan.rerank),
         ]
         truth = run.shelf.truth(collection)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from ..cached import cached_property
 from ..errors import ParameterError
 from ..vectors import Vectors
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
@@ -134,7 +134,7 @@ class RotationEncoder(BinaryEncoder):
 
         axes = np.concatenate([axes, missing])[: self.bits]
         rotation = self._learn_rotation(centred, axes, np.random.default_rng(self.seed), report)
-        self._set(mean, rotation, mean_sizes(centred @ rotation.T))
+        self._set(mean, rotation, mean_sizes(product(centred, rotation)))
 
     def _restore(self, state: StateReader) -> None:
         super()._restore(state)

@@ -56,13 +56,13 @@ class CKMeans(PQ):
         variances, axes = principal_axes(centred)
         kept = _axes_to_keep(variances, self.m, centred.shape[1])
         axes = _completed(axes, kept)
-        projected = centred @ axes.T
+        projected = product(centred, axes)
         energy = float(np.square(centred, dtype=np.float64).sum())
         left_out = max(0.0, energy - float(np.square(projected, dtype=np.float64).sum()))
         books = self._codebooks = Codebooks(kept, self.m, levels)
         rotation = _dealt(variances, kept, [part.stop - part.start for part in books.parts])
         self.history_ = []
-        rotated = projected @ rotation.T
+        rotated = product(projected, rotation)
         for j, part in enumerate(books.parts):
             books.books[j] = kmeans(np.ascontiguousarray(rotated[:, part]), levels, 2, rng)
         for step in range(self.rotations):
@@ -72,14 +72,14 @@ class CKMeans(PQ):
                 labels = self._lloyd(rotated, j, rng)
                 coded[:, part] = books.books[j][labels]
             rotation = nearest_orthogonal(gram(coded, projected))
-            rotated = projected @ rotation.T
+            rotated = product(projected, rotation)
             error = left_out + float(squares(rotated - coded).sum(dtype=np.float64))
             self.history_.append(error / energy if energy else 0.0)
             progress(step + 1, self.rotations, self.history_[-1])
         for j in range(self.m):
             for _ in range(self.iterations):
                 self._lloyd(rotated, j, rng)
-        self._rotation = rotation @ axes
+        self._rotation = product(rotation, axes.T)
 
     def _lloyd(self, rotated: Vectors, j: int, rng: np.random.Generator) -> NDArray[np.intp]:
         """One step of Lloyd's algorithm in part ``j``; the labels it moved the centres by."""

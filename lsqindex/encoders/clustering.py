@@ -6,12 +6,12 @@ do not divide evenly, the first ones are one dimension longer.
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cached import cached_property
 from ..errors import StateError
 from ..vectors import BLOCK_ROWS, Vectors
 from .base import Fields, StateReader

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..vectors import Vectors
 from .binary import RotationEncoder
-from .linalg import Float32, gram, nearest_orthogonal, random_rotation
+from .linalg import Float32, gram, nearest_orthogonal, product, random_rotation
 from .registry import register_encoder
 
 
@@ -25,12 +25,11 @@ class ITQ(RotationEncoder):
     def _learn_rotation(
         self, centred: Vectors, axes: Float32, rng: np.random.Generator, report: Callable[[float], None]
     ) -> Float32:
-        projected = centred @ axes.T
+        projected = product(centred, axes)
         rotation = random_rotation(self.bits, rng)
         for _ in range(self.iterations):
-            rotated = projected @ rotation.T
+            rotated = product(projected, rotation)
             # One size for all bits: ‖X − s·BR‖² is least at s = mean |rotated|.
             report(self.bits * float(np.abs(rotated).mean(dtype=np.float64)) ** 2)
             rotation = nearest_orthogonal(gram(np.where(rotated >= 0, np.float32(1), np.float32(-1)), projected))
-        turned: Float32 = rotation @ axes
-        return turned
+        return product(rotation, axes.T)

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import _kernels
+from ..cached import cached_property
 from ..errors import CodeError, ParameterError
 
 #: A field holds at most this many bits.

@@ -1,13 +1,12 @@
 """Dense linear algebra whose results depend on nothing but the numbers.
 
-**Not on the batch.** BLAS may sum each row of a product in another order, by its place among the others, and a
+**Not on the batch.** BLAS may sum each row of a product in an order that depends on its position in the batch, and a
 code may turn on the last bit. So whatever leads to a code is multiplied by :func:`product`, a kernel of our own with
 one order: a vector has one code, alone or among a million.
 
-**Not on the threads.** OpenBLAS may cut long sums differently on one thread and on many; not those of :func:`gram`,
-which are short and of one size. Its factorizations (eigh, solve,
-svd) differ in the last bits, and training amplifies last bits into other codes. So factorizations are
-done in float64 and *settled*: rounded to float32 with 16 bits of mantissa, far above the noise. (A
+**Not on the threads.** OpenBLAS may sum differently on one thread and on many, and training amplifies last bits into
+other codes. So in training, too, vectors are multiplied by :func:`product` and :func:`gram`. Factorizations (eigh,
+solve, svd) are done in float64 and *settled*: rounded to float32 with 16 bits of mantissa, far above the noise. (A
 number within 1e-15 of a rounding edge would still differ; that is a chance of one in 10^10 per number.)
 """
 
@@ -72,14 +71,11 @@ def lengths(vectors: Float32) -> Float32:
 
 
 def gram(left: Float32, right: Float32) -> Float64:
-    """``leftᵀ @ right``: float32 products of blocks of one size, summed in float64."""
+    """``leftᵀ @ right``: float32 products of blocks of rows, in one order, summed in float64."""
     total = np.zeros((left.shape[1], right.shape[1]))
     for first in range(0, len(left), _GRAM_ROWS):
-        a, b = left[first : first + _GRAM_ROWS], right[first : first + _GRAM_ROWS]
-        if len(a) < _GRAM_ROWS:
-            missing = ((0, _GRAM_ROWS - len(a)), (0, 0))
-            a, b = np.pad(a, missing), np.pad(b, missing)
-        total += a.T @ b
+        some = slice(first, first + _GRAM_ROWS)
+        total += product(left[some].T, right[some].T)
     return total
 
 

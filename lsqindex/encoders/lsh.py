@@ -45,7 +45,7 @@ class LSH(BinaryEncoder):
     def _fit(self, sample: Vectors, progress: Progress) -> None:
         mean = mean_of(sample)
         planes = self._planes(sample - mean, np.random.default_rng(self.seed))
-        self._set(mean, planes, mean_sizes((sample - mean) @ planes.T))
+        self._set(mean, planes, mean_sizes(product(sample - mean, planes)))
         progress(1, 1, float("nan"))
 
     def _planes(self, centred: Vectors, rng: np.random.Generator) -> Float32:

@@ -17,12 +17,12 @@ Asymmetric distances are linear in the bits: ‖q−x‖² ≈ ‖q‖² − 2 (
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cached import cached_property
 from ..errors import ParameterError, StateError
 from ..vectors import BLOCK_ROWS, Vectors
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
@@ -197,7 +197,7 @@ class LSQ(Encoder):
         width = field_bits(self.levels)
         keep = min(len(axes), self.bits // width) if self.refine else len(axes)
         self._axes = np.ascontiguousarray(axes[:keep])
-        projected = centred @ self._axes.T
+        projected = product(centred, self._axes)
         if self.scalar:
             self._scalar = self._make_scalar()
         by_length = self._length_scalar

@@ -64,7 +64,7 @@ class BitCoder:
         m, stride = len(rows), -(-len(rows) // _kernels.LANES) * _kernels.LANES
         self._steps = steps
         self._targets, self._columns, self._noise = feedback_factors(rows, noise)
-        gram = rows @ rows.T
+        gram = product(rows, rows)
         reach = float(np.abs(gram).sum(axis=1).max())
         # Rows too short for float32's range are all the same to the search.
         self._scale = np.float32(_FIXED / reach if reach > 1e-29 else 0.0)
@@ -92,7 +92,7 @@ class LevelCoder:
 
     def __init__(self, rows: Float32, levels: int, noise: float, sweeps: int) -> None:
         wide = rows.astype(np.float64)
-        self._rows, self._gram, self._levels, self._sweeps = rows, rows @ rows.T, levels, sweeps
+        self._rows, self._gram, self._levels, self._sweeps = rows, product(rows, rows), levels, sweeps
         self._start = ridge(wide @ wide.T, wide, noise)
 
     def __call__(self, projected: Vectors) -> Fields:

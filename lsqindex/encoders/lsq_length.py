@@ -72,7 +72,7 @@ class LengthScalar(RowScalar):
         self._asked = np.sort(rng.choice(n, size=min(QUERIES, n), replace=False))
         self.unit_mean, self.mean = mean, mean_of(unit * lengths[:, None])
         count = min(NEIGHBOURS, n - 1)
-        found = (unit[self._asked] @ unit[:n].T) * lengths[:n]
+        found = product(unit[self._asked], unit[:n]) * lengths[:n]
         found[np.arange(len(self._asked)), self._asked] = -np.inf
         best = np.argpartition(-found, count - 1, axis=1)[:, :count]
         self._frontiers = np.take_along_axis(found, best, axis=1).min(axis=1).astype(np.float64)

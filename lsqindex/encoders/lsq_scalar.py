@@ -103,7 +103,7 @@ class RowScalar:
         mean = settled(np.array([exact.mean(dtype=np.float64)]))[0]
         right = gram(values, (exact - mean)[:, None])
         self._weights = ridge(gram(values, values), right, 1e-3 * len(values))[:, 0]
-        self._low, self._step = _best_range(exact - mean - values @ self._weights, 1 << self.bits)
+        self._low, self._step = _best_range(exact - mean - product(values, self._weights[None])[:, 0], 1 << self.bits)
         self._low = np.float32(self._low + mean)
 
     def _exact(self, centred: Vectors, projected: Vectors, coded: Vectors) -> Vectors:
@@ -191,7 +191,7 @@ def neighbour_pairs(
     near = _neighbours(projected[among], asked)
     if not near.size:
         return np.zeros((1, len(axes)), np.float32), np.zeros((1, len(axes)), np.float32)
-    query, row = (centred[among[at]] @ axes.T for at in (np.repeat(asked, near.shape[1]), near.ravel()))
+    query, row = (product(centred[among[at]], axes) for at in (np.repeat(asked, near.shape[1]), near.ravel()))
     return query, row
 
 
@@ -204,7 +204,7 @@ def _neighbours(vectors: Vectors, asked: NDArray[np.intp]) -> NDArray[np.intp]:
     half = squares(vectors) / 2
     for first in range(0, len(asked), 128):
         some = asked[first : first + 128]
-        away = half - vectors[some] @ vectors.T
+        away = half - product(vectors[some], vectors)
         away[np.arange(len(some)), some] = np.inf
         out[first : first + 128] = np.argpartition(away, count - 1, axis=1)[:, :count]
     return out

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..vectors import BLOCK_ROWS
 from .base import Fields, Progress
-from .linalg import Float32, Float64, gram, random_rotation, ridge, settled
+from .linalg import Float32, Float64, gram, product, random_rotation, ridge, settled
 from .lsq_codes import PublishedCoder, coded_values, make_coder
 
 
@@ -164,7 +164,7 @@ def _mix_alike(rows: Float64, rng: np.random.Generator) -> Float64:
         last = first + 1
         while last < len(rows) and lengths[last] > lengths[first] / 2 and axes[last] not in axes[first:last]:
             last += 1
-        rows[first:last] = random_rotation(last - first, rng) @ rows[first:last]
+        rows[first:last] = product(random_rotation(last - first, rng), rows[first:last].T)
         first = last
     return rows
 

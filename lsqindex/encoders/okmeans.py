@@ -8,7 +8,7 @@ import numpy as np
 
 from ..vectors import Vectors
 from .binary import RotationEncoder, mean_sizes
-from .linalg import Float32, gram, nearest_orthogonal, random_rotation
+from .linalg import Float32, gram, nearest_orthogonal, product, random_rotation
 from .registry import register_encoder
 
 
@@ -27,9 +27,9 @@ class OKMeans(RotationEncoder):
     def _learn_rotation(
         self, centred: Vectors, axes: Float32, rng: np.random.Generator, report: Callable[[float], None]
     ) -> Float32:
-        rotation: Float32 = random_rotation(self.bits, rng) @ axes
+        rotation = product(random_rotation(self.bits, rng), axes.T)
         for _ in range(self.iterations):
-            rotated = centred @ rotation.T
+            rotated = product(centred, rotation)
             sizes = mean_sizes(rotated)
             report(float(np.square(sizes, dtype=np.float64).sum()))
             rotation = nearest_orthogonal(gram(np.where(rotated >= 0, sizes, -sizes), centred))

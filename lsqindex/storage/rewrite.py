@@ -170,7 +170,10 @@ def _copy_training(source: Reader | Writer, writer: Writer) -> None:
         if training is not None:
             writer.put(keys.META, key, replace_fields(training, reviewed=max(0, training.reviewed + moved)).to_record())
     if source.state.next_generation:
-        writer.put(keys.META, keys.NEXT_ENCODER, bytes(source.get(keys.META, keys.NEXT_ENCODER)))
+        value = source.get(keys.META, keys.NEXT_ENCODER)
+        if value is None:
+            raise DamagedError(f"next encoder: missing, and codes by it are being written; {REMEDY}")
+        writer.put(keys.META, keys.NEXT_ENCODER, bytes(value))
         for name in ("next_generation", "next_size", "next_head"):
             setattr(writer.state, name, getattr(source.state, name))
 

@@ -103,8 +103,9 @@ class Writer:
         else:
             raise StorageError(f"{env.path}: the map grows all the time")
         try:
-            self.state = copy.copy(read_state(env, self.txn, writing=True))
-            self.dbs = env.databases(self.state)
+            with engine.errors(env.path):
+                self.state = copy.copy(read_state(env, self.txn, writing=True))
+                self.dbs = env.databases(self.state)
         except BaseException:
             self.abort()
             raise
