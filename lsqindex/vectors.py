@@ -13,6 +13,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+
+# NumPy imports its parts when they are first used. If a process is forked while a thread does that, the child would
+# wait for ever: so they are imported here.
+import numpy.linalg
+import numpy.ma
+import numpy.random
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import VectorError, shown
