@@ -278,7 +278,7 @@ def answers(index: Index, dim: int) -> dict[str, Any]:
         found = index.search(queries, **options)
         said[name] = (found.ids.tolist(), found.distances.tobytes())
     stats = index.stats()
-    # How far codes are rewritten is no answer: while they cannot be, for damage, the old ones stay valid. check() tells.
+    # How far codes are rewritten is no answer: where damage stops that, the old ones stay valid, and check() tells.
     aside = ("path", "file_bytes", "free_bytes", "training")
     said["stats"] = {name: stats[name] for name in stats if name not in aside}
     return said
