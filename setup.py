@@ -16,7 +16,7 @@ if os.environ.get("LSQINDEX_SANITIZE"):
 
 headers: dict[str, tuple[str, ...]] = {
     "gate": (),
-    "kernels": ("simd", "feedback", "flips", "descend", "product", "pack"),
+    "encoding": ("simd", "feedback", "flips", "descend", "product", "pack"),
     "records": ("checksum", "pages", "rows"),
     "scan": ("simd", "checksum", "rows", "nibbles", "codes", "sums", "nearest", "progressive", "scan"),
     "exact": ("simd", "checksum", "rows", "exact", "misses"),
@@ -26,7 +26,7 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"lsqindex._{name}",
+                f"lsqindex._compiled.{name}",
                 [f"cython_src/{name}.pyx"],
                 include_dirs=["cython_src"],
                 depends=[f"cython_src/{header}.h" for header in depends],

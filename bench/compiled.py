@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from lsqindex import _kernels
+from lsqindex._compiled import encoding as _kernels
 
 
 def compiled(source: Path, directory: Path) -> ctypes.CDLL | None:

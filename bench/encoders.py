@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lsqindex import _kernels
+from lsqindex._compiled import encoding as _kernels
 from lsqindex.encoders import Encoder, make_encoder
 from lsqindex.encoders.base import Distance
 
@@ -358,7 +358,7 @@ BENCHMARK = Benchmark[Plan, Run](
         "kernels": Section(
             compiled,
             ("system", "simd", "cases", "unequal", "ns", "per"),
-            "unequal: cases whose bits differ from those of lsqindex.reference.",
+            "unequal: cases whose bits differ from those of lsqindex.testing.reference.",
             bars=lambda rows, plan: [verdicts.kernel_verdict(rows)],
         ),
     },

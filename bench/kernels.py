@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex import _kernels, reference
+from lsqindex._compiled import encoding as _kernels
+from lsqindex.testing import reference
 
 Arrays = tuple[Any, ...]
 

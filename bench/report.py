@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import lsqindex
-from lsqindex import _kernels
+from lsqindex._compiled import encoding as _kernels
 
 from . import faiss_systems
 from .data import HELD_OUT

@@ -5,7 +5,7 @@ import numpy as np
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from lsqindex import _kernels
+from lsqindex._compiled import encoding
 
 
 cdef extern from "rows.h" nogil:
@@ -47,7 +47,7 @@ def distances(const uint32_t[::1] starts not None, const uint32_t[::1] counts no
 
     LookupError for a row that no record holds.
     """
-    cdef int level = _kernels.simd_level_number() if _HALVES else 0
+    cdef int level = encoding.simd_level_number() if _HALVES else 0
     cdef int64_t nq = queries.shape[0], total = rows.shape[0], records = starts.shape[0], q, at = 0, missing = -1
     cdef lsq_column column
     cdef lsq_kept kept

@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from lsqindex import _kernels
+from lsqindex._compiled import encoding
 
 
 cdef extern from "scores.h" nogil:
@@ -201,7 +201,7 @@ cdef class Lists:
         where ``counting``, rows that any list returned.
         """
         cdef int64_t nq = values.shape[0], q
-        cdef int level = _kernels.simd_level_number()
+        cdef int level = encoding.simd_level_number()
         cdef uint32_t weight = 255 // self.lists.tables if weigh and self.lists.tables <= 127 else 1
         cdef lsq_lists lists = self.lists
         cdef lsq_scorer scorer
@@ -253,7 +253,7 @@ cdef class Lists:
         cdef lsq_scorer scorer
         cdef int64_t i, block
         cdef bint fine
-        cdef int level = _kernels.simd_level_number()
+        cdef int level = encoding.simd_level_number()
         self._check(values.shape[0])
         if probes < 1:
             raise ValueError("lists: sizes do not fit")

@@ -2,7 +2,7 @@
 """What reads an index file below Python: checksums, LMDB's pages, rows of a column.
 
 Addresses point into LMDB's map, were checked when their record was first touched, and are used only
-while a transaction holds their snapshot (storage/columns.py).
+while a transaction holds their snapshot (_storage/format/columns.py).
 """
 
 import numpy as np
@@ -70,7 +70,7 @@ def places(list values not None):
 
 def verify(const uint64_t[::1] addresses not None, const uint32_t[::1] firsts not None,
            const uint32_t[::1] counts not None, uint8_t kind, uint32_t width, uint32_t generation, uint32_t head):
-    """How many of these records of codes, each of full blocks, are sound one after another; see storage/records.py."""
+    """How many of these records of codes, each of full blocks, are sound one after another; see _storage/format/records.py."""
     cdef int64_t i, n = addresses.shape[0]
     if firsts.shape[0] != n or counts.shape[0] != n:
         raise ValueError("verify: the arrays differ in length")

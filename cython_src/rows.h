@@ -15,7 +15,7 @@
 #include "checksum.h"
 
 enum { LSQ_BLOCK_ROWS = 32 };
-enum { LSQ_HEADER = 48, LSQ_HEADER_COUNT = 4, LSQ_HEADER_WIDTH = 16 }; /* storage/records.py */
+enum { LSQ_HEADER = 48, LSQ_HEADER_COUNT = 4, LSQ_HEADER_WIDTH = 16 }; /* _storage/format/records.py */
 
 typedef struct {
     const uint32_t *starts, *counts;

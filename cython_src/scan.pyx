@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort
 from libc.string cimport memcpy
 
-from lsqindex import _kernels
+from lsqindex._compiled import encoding
 
 
 cdef extern from "scan.h" nogil:
@@ -122,7 +122,7 @@ cdef class Codes:
         out = np.empty(at, np.float32)
         cdef float[::1] to = out, work = np.empty(self.codes.width * LSQ_LOOKUPS, np.float32)
         cdef bint fine = True
-        cdef int level = _kernels.simd_level_number()
+        cdef int level = encoding.simd_level_number()
         if at == 0:
             return out
         at = 0
@@ -170,7 +170,7 @@ cdef class Scan:
         if allowed is not None:
             self.codes.filter.allowed = &allowed[0] if allowed.shape[0] else &self.nothing
             self.codes.filter.allowed_rows = 8 * allowed.shape[0]
-        self.scan.codes, self.scan.level = &self.codes, _kernels.simd_level_number()
+        self.scan.codes, self.scan.level = &self.codes, encoding.simd_level_number()
         self.scan.nibbles, self.scan.progressive, self.scan.k = nibbles, z is not None, k
         self.scan.queries = <lsq_query *>calloc(max(nq, 1), sizeof(lsq_query))
         self.scan.hits = <lsq_hits *>calloc(max(parts * nq, 1), sizeof(lsq_hits))

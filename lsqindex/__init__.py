@@ -1,11 +1,11 @@
 """lsqindex: an embedding index you can embed."""
 
-from .batch import Batch
+from ._subsets.multi_index.tables import MultiIndex
+from ._write.batch import Batch
 from .encoders import Encoder, available_encoders, make_encoder, register_encoder
 from .errors import LsqIndexError
 from .index import Index
-from .matches import Matches
-from .subset import MultiIndex
+from .results import Matches
 
 __version__ = "0.1.0"
 

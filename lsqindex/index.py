@@ -16,15 +16,38 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import coder as coders
-from . import loader, retraining, searcher, snapshot, training
-from . import subset as subsets
-from ._gate import Block
-from .batch import Batch
-from .coder import Coder
+from ._compiled.gate import Block
+from ._inputs.filters import Condition, read_filter
+from ._inputs.ids import Ids, check_once, is_one, once, read_ids
+from ._inputs.options import Path, check_wait, file_path, fill, make_options, new_path, thread_count
+from ._inputs.payloads import read_payloads
+from ._inputs.vectors import as_array, open_rows, read_rows
+from ._query import search as searcher
+from ._query import snapshot
+from ._query.query import Asked, Ranking, Request, Strategy
+from ._query.select import select
+from ._query.stored import found_payloads, payloads_of, unsound, unsound_payloads, vectors_of
+from ._storage import check, rewrite
+from ._storage.format import kept, keys
+from ._storage.format.columns import RowNumbers
+from ._storage.format.meta import Options, Subset, read_subset
+from ._storage.format.records import REMEDY
+from ._storage.lmdb import env as envs
+from ._storage.lmdb import files
+from ._storage.lmdb.env import Env, Lease, Reader, Reading, Wait, Writing
+from ._storage.lmdb.writer import Writer
+from ._storage.store import NewRows, Store
+from ._subsets.multi_index import merge
+from ._subsets.multi_index import tables as subsets
+from ._subsets.multi_index.tables import MultiIndex, SubsetLike, check_subset
+from ._write import add as loader
+from ._write import retraining, training
+from ._write.batch import Batch
 from .encoders import Encoder, make_encoder
+from .encoders import coder as coders
 from .encoders.base import Metric, check_bool
 from .encoders.base import Progress as FitProgress
+from .encoders.coder import Coder
 from .errors import (
     ClosedError,
     Committed,
@@ -39,33 +62,7 @@ from .errors import (
     VectorError,
     add_note,
 )
-from .explanation import Explanation
-from .filters import Condition, read_filter
-from .ids import Ids, check_once, is_one, once, read_ids
-from .matches import Matches
-from .payloads import read_payloads
-from .request import Asked, Ranking, Request, Strategy
-from .select import select
-from .settings import (
-    Path,
-    check_wait,
-    file_path,
-    fill,
-    make_options,
-    new_path,
-    thread_count,
-)
-from .storage import check, files, kept, keys, merge, rewrite
-from .storage import env as envs
-from .storage.columns import RowNumbers
-from .storage.env import Env, Lease, Reader, Reading, Wait, Writing
-from .storage.meta import Options, Subset, read_subset
-from .storage.records import REMEDY
-from .storage.store import NewRows, Store
-from .storage.writer import Writer
-from .stored import found_payloads, payloads_of, unsound, unsound_payloads, vectors_of
-from .subset import MultiIndex, SubsetLike, check_subset
-from .vectors import as_array, open_rows, read_rows
+from .results import Explanation, Matches
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 import lsqindex
-from lsqindex import Index, _kernels, make_encoder
+from lsqindex import Index, make_encoder
+from lsqindex._compiled import encoding as _kernels
 
 
 def main() -> None:

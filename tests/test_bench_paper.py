@@ -22,8 +22,8 @@ from bench.paper.plan import FULL, QUICK, SECTIONS
 from bench.paper.seeds import Results, value
 from bench.report import Row
 from lsqindex import Index, MultiIndex
+from lsqindex._subsets.multi_index.tables import make_tables
 from lsqindex.encoders.base import Distance
-from lsqindex.subset import make_tables
 
 ROOT = Path(__file__).parents[1]
 

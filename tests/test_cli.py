@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 from lsqindex import Index
+from lsqindex._storage.format.records import REMEDY
 from lsqindex.cli import main
 from lsqindex.cli.remedies import for_the_shell
-from lsqindex.storage.records import REMEDY
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = {

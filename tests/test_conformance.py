@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from lsqindex import Encoder, register_encoder
+from lsqindex._inputs.vectors import Vectors
 from lsqindex.encoders import Layout, Tables, registry
 from lsqindex.encoders.base import Fields
 from lsqindex.encoders.itq import ITQ
 from lsqindex.encoders.lsq import LSQ
 from lsqindex.encoders.pq import PQ
 from lsqindex.testing import EncoderConformance
-from lsqindex.vectors import Vectors
 
 ROOT = Path(__file__).parents[1]
 

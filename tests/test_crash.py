@@ -26,7 +26,7 @@ import pytest
 
 import lsqindex
 from lsqindex import Index
-from lsqindex.storage import postings
+from lsqindex._subsets.multi_index import postings
 
 HERE = Path(__file__).parent / "crash"
 sys.path.insert(0, str(HERE))

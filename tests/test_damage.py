@@ -29,10 +29,12 @@ import numpy as np
 import pytest
 
 import lsqindex
-from lsqindex import Index, LsqIndexError, MultiIndex, make_encoder, reference
+from lsqindex import Index, LsqIndexError, MultiIndex, make_encoder
+from lsqindex._storage.format import keys, meta, records
+from lsqindex._subsets.multi_index import postings
 from lsqindex.encoders import to_bytes
 from lsqindex.errors import DamagedError, IndexMissingError, NotAnIndexError, ParameterError, StorageError
-from lsqindex.storage import keys, meta, postings, records
+from lsqindex.testing import reference
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 PAGE = 4096

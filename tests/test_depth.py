@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from lsqindex import Index, _exact, reference
+from lsqindex import Index
+from lsqindex._compiled import exact as _exact
+from lsqindex._query import rerank
 from lsqindex.errors import CodesOnlyWarning
-from lsqindex.search import rerank
+from lsqindex.testing import reference
 
 DIGITS = load_digits().data.astype(np.float32)
 BASE, QUERIES = DIGITS[:-200], DIGITS[-200:]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import lsqindex
-from lsqindex import _kernels
+from lsqindex._compiled import encoding as _kernels
 
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     "lsq": ("lsq", {"bits": 64, "iterations": 3}),

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from lsqindex import Encoder, make_encoder, reference
+from lsqindex import Encoder, make_encoder
+from lsqindex._inputs.vectors import Vectors
 from lsqindex.encoders import from_bytes, to_bytes
 from lsqindex.encoders.base import METRICS
 from lsqindex.encoders.binary import BinaryEncoder
@@ -17,8 +18,7 @@ from lsqindex.encoders.layout import Layout
 from lsqindex.encoders.lsh import LSH
 from lsqindex.encoders.lsq import LSQ
 from lsqindex.errors import ParameterError
-from lsqindex.testing import EncoderConformance, clustered_vectors, true_distances
-from lsqindex.vectors import Vectors
+from lsqindex.testing import EncoderConformance, clustered_vectors, reference, true_distances
 
 DIGITS: Vectors = load_digits().data.astype(np.float32)
 

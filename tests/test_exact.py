@@ -1,4 +1,4 @@
-"""Exact distances of kept vectors: the bits of ``lsqindex.reference`` on every instruction set, and near the truth."""
+"""Exact distances of kept vectors: the bits of the NumPy twin on every instruction set, and near the truth."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lsqindex import _exact, _kernels, _records, reference
+from lsqindex._compiled import encoding as _kernels
+from lsqindex._compiled import exact as _exact
+from lsqindex._compiled import records as _records
+from lsqindex._query import rerank
+from lsqindex._query.sources import exact
+from lsqindex._storage.format import kept
 from lsqindex.errors import DamagedError
-from lsqindex.search import exact, rerank
-from lsqindex.storage import kept
+from lsqindex.testing import reference
 
 Metric = Literal["l2", "ip", "cosine"]
 METRICS: tuple[Metric, ...] = get_args(Metric)

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lsqindex import Index, MultiIndex, make_encoder, reference, settings, training
+from lsqindex import Index, MultiIndex, make_encoder
+from lsqindex._inputs import options as settings
+from lsqindex._query.sources import exact
+from lsqindex._write import training
 from lsqindex.errors import ParameterError
-from lsqindex.search import exact
+from lsqindex.testing import reference
 
 Vectors = NDArray[np.float32]
 

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lsqindex import Index, MultiIndex
+from lsqindex._inputs.filters import read_filter
+from lsqindex._storage.format import columns, payload_columns
 from lsqindex.errors import FilterError, IdError
-from lsqindex.filters import read_filter
-from lsqindex.storage import columns, payload_columns
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 

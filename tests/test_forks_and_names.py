@@ -477,8 +477,8 @@ if {closed}:
     file.close()
 del memory, file, batch, kept
 # Modules whose names are taken away early, as happens when others hold references to them.
-import lsqindex.storage.env, lsqindex.index
-for module in (lsqindex.storage.env, lsqindex.index):
+import lsqindex._storage.lmdb.env, lsqindex.index
+for module in (lsqindex._storage.lmdb.env, lsqindex.index):
     for name in ("os", "contextlib", "threading", "_registry_lock", "envs"):
         if hasattr(module, name):
             setattr(module, name, None)

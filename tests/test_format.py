@@ -14,12 +14,14 @@ import msgpack
 import numpy as np
 import pytest
 
-from lsqindex import Index, MultiIndex, settings
+from lsqindex import Index, MultiIndex
+from lsqindex._inputs import options as settings
+from lsqindex._inputs.filters import read_filter
+from lsqindex._storage.format import columns, deleted, kept, keys, meta, payload_columns, records, sorted_ids
+from lsqindex._storage.format.meta import Options, State, Subset, Training
+from lsqindex._subsets.multi_index import postings
 from lsqindex.encoders import from_bytes
 from lsqindex.errors import DamagedError, LsqIndexError, NewerFormatError, NotAnIndexError
-from lsqindex.filters import read_filter
-from lsqindex.storage import columns, deleted, kept, keys, meta, payload_columns, postings, records, sorted_ids
-from lsqindex.storage.meta import Options, State, Subset, Training
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

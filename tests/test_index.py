@@ -13,17 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lsqindex import Index, Matches, loader, make_encoder, reference, training
-from lsqindex.errors import (
-    BusyError,
-    ClosedError,
-    DuplicateIdError,
-    IdError,
-    ReadOnlyError,
-    StorageError,
-    VectorError,
-)
-from lsqindex.storage import rewrite
+from lsqindex import Index, Matches, make_encoder
+from lsqindex._storage import rewrite
+from lsqindex._write import add as loader
+from lsqindex._write import training
+from lsqindex.errors import BusyError, ClosedError, DuplicateIdError, IdError, ReadOnlyError, StorageError, VectorError
+from lsqindex.testing import reference
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 METRICS = ("l2", "cosine", "ip")

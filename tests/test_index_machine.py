@@ -28,7 +28,12 @@ from hypothesis.stateful import (
 )
 from numpy.typing import NDArray
 
-from lsqindex import Index, MultiIndex, loader, reference, retraining, training
+from lsqindex import Index, MultiIndex
+from lsqindex._inputs.filters import read_filter
+from lsqindex._storage import rewrite
+from lsqindex._subsets.multi_index import merge, postings
+from lsqindex._write import add as loader
+from lsqindex._write import retraining, training
 from lsqindex.errors import (
     DuplicateIdError,
     NoVectorsError,
@@ -38,8 +43,7 @@ from lsqindex.errors import (
     UnknownIdError,
     VectorError,
 )
-from lsqindex.filters import read_filter
-from lsqindex.storage import merge, postings, rewrite
+from lsqindex.testing import reference
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 DIM = 3

@@ -9,13 +9,13 @@ import pytest
 from sklearn.datasets import load_digits
 
 from lsqindex import Index, make_encoder
+from lsqindex._inputs.vectors import Vectors
 from lsqindex.encoders import Encoder, from_bytes, to_bytes
 from lsqindex.encoders.lsq import LSQ
 from lsqindex.encoders.lsq_length import split_lengths
 from lsqindex.errors import ParameterError, StateError
-from lsqindex.reference import distances
 from lsqindex.testing import clustered_vectors
-from lsqindex.vectors import Vectors
+from lsqindex.testing.reference import distances
 
 DIM, QUERIES = 48, 200
 

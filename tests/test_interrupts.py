@@ -22,13 +22,16 @@ import numpy as np
 import pytest
 
 import lsqindex
-from lsqindex import Index, MultiIndex, loader, training
-from lsqindex._gate import Block, Gate, LockFile, Pass, locks
-from lsqindex.batch import Batch
+from lsqindex import Index, MultiIndex
+from lsqindex._compiled.gate import Block, Gate, LockFile, Pass, locks
+from lsqindex._storage import rewrite
+from lsqindex._storage.format.columns import CHUNK_ROWS
+from lsqindex._storage.lmdb import env as envs
+from lsqindex._subsets.multi_index import merge, postings
+from lsqindex._write import add as loader
+from lsqindex._write import training
+from lsqindex._write.batch import Batch
 from lsqindex.errors import BusyError, ClosedError, DuplicateIdError, StorageError, VectorError
-from lsqindex.storage import env as envs
-from lsqindex.storage import merge, postings, rewrite
-from lsqindex.storage.columns import CHUNK_ROWS
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from lsqindex import Index, reference
+from lsqindex import Index
+from lsqindex._inputs.vectors import MAX_MAGNITUDE
+from lsqindex._storage.format import kept, keys, meta, records
+from lsqindex._storage.format.meta import Options
 from lsqindex.errors import DamagedError, VectorError
-from lsqindex.storage import kept, keys, meta, records
-from lsqindex.storage.meta import Options
-from lsqindex.vectors import MAX_MAGNITUDE
+from lsqindex.testing import reference
 
 DIM, LAYOUT = 24, "scaled-float16"
 FIXTURES = Path(__file__).parent / "fixtures"

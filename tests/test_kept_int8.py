@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from lsqindex import Index, reference
+from lsqindex import Index
+from lsqindex._storage.format import kept, keys, meta, records
 from lsqindex.errors import ParameterError
-from lsqindex.storage import kept, keys, meta, records
+from lsqindex.testing import reference
 
 DIM = 24
 LSH: dict[str, Any] = {"encoder": "lsh", "bits": 48, "train_size": 100}

@@ -1,4 +1,4 @@
-"""The compiled kernels give the bits of ``lsqindex.reference`` on every instruction set."""
+"""The compiled kernels give the bits of ``lsqindex.testing.reference`` on every instruction set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import lsqindex
-from lsqindex import _kernels, reference
+from lsqindex._compiled import encoding as _kernels
+from lsqindex.testing import reference
 
 SIZES = (1, 2, 15, 16, 17, 31, 33, 64, 100, 257)
 ROWS = (0, 1, 31, 33)

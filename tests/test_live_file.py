@@ -18,8 +18,8 @@ import pytest
 
 import lsqindex
 from lsqindex import Index
+from lsqindex._storage.lmdb import pages
 from lsqindex.errors import DamagedError
-from lsqindex.storage import pages
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 

@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from lsqindex import Encoder, make_encoder, reference
+from lsqindex import Encoder, make_encoder
+from lsqindex._inputs.vectors import Vectors
 from lsqindex.encoders import from_bytes, to_bytes
 from lsqindex.encoders.lsq import LSQ
 from lsqindex.encoders.lsq_codes import coded_values, quantize
 from lsqindex.errors import CodeError, ParameterError, StateError
-from lsqindex.testing import clustered_vectors, true_distances
-from lsqindex.vectors import Vectors
+from lsqindex.testing import clustered_vectors, reference, true_distances
 
 DIGITS: Vectors = load_digits().data.astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Posting lists, probes and scores give the bits of ``lsqindex.reference`` on every instruction set."""
+"""Posting lists, probes and scores give the bits of ``lsqindex.testing.reference`` on every instruction set."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lsqindex import _kernels, _multi_index, _records, reference
+from lsqindex._compiled import encoding as _kernels
+from lsqindex._compiled import multi_index as _multi_index
+from lsqindex._compiled import records as _records
+from lsqindex._storage.format import records
+from lsqindex._storage.format.columns import Column
 from lsqindex.encoders import Layout
 from lsqindex.encoders.layout import field_bits
-from lsqindex.storage import records
-from lsqindex.storage.columns import Column
+from lsqindex.testing import reference
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 many = settings(max_examples=10_000 if LONG else 300, deadline=None)

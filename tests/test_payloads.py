@@ -20,7 +20,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lsqindex import Index, MultiIndex, loader, training
+from lsqindex import Index, MultiIndex
+from lsqindex._storage import rewrite
+from lsqindex._storage.format import columns, keys, payload_columns
+from lsqindex._storage.lmdb import engine
+from lsqindex._storage.lmdb.writer import Writer
+from lsqindex._storage.store import Store
+from lsqindex._write import add as loader
+from lsqindex._write import training
 from lsqindex.errors import (
     DuplicateIdError,
     FilterError,
@@ -32,9 +39,6 @@ from lsqindex.errors import (
     UnknownIdError,
     VectorError,
 )
-from lsqindex.storage import columns, engine, keys, payload_columns, rewrite
-from lsqindex.storage.store import Store
-from lsqindex.storage.writer import Writer
 
 DIM = 3
 CHUNK = columns.CHUNK_ROWS

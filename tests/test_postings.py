@@ -19,7 +19,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lsqindex import Index, MultiIndex, loader, reference, training
+from lsqindex import Index, MultiIndex
+from lsqindex._storage import rewrite
+from lsqindex._storage.format import columns, keys, meta, records
+from lsqindex._storage.lmdb import engine, env
+from lsqindex._storage.lmdb.writer import Writer
+from lsqindex._storage.store import Store
+from lsqindex._subsets.multi_index import lists, merge, postings
+from lsqindex._write import add as loader
+from lsqindex._write import training
 from lsqindex.errors import (
     DamagedError,
     DuplicateIdError,
@@ -28,9 +36,7 @@ from lsqindex.errors import (
     ParameterError,
     StorageError,
 )
-from lsqindex.storage import columns, engine, env, keys, lists, merge, meta, postings, records, rewrite
-from lsqindex.storage.store import Store
-from lsqindex.storage.writer import Writer
+from lsqindex.testing import reference
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CHUNK, UNIT, SEGMENT = 4064, 16_256, 65_024

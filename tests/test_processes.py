@@ -27,8 +27,8 @@ import pytest
 
 import lsqindex
 from lsqindex import Index
+from lsqindex._storage.lmdb import env
 from lsqindex.errors import BusyError, DamagedError, ForkedError, ParameterError
-from lsqindex.storage import env
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -40,7 +40,7 @@ PATIENCE = 120
 PRELUDE = """
 import collections, gc, multiprocessing, os, pickle, resource, signal, sys, threading, time
 import numpy as np
-import lsqindex, lsqindex.loader, lsqindex.storage.engine, lsqindex.storage.rewrite
+import lsqindex, lsqindex._write.add, lsqindex._storage.lmdb.engine, lsqindex._storage.rewrite
 from lsqindex import Index
 from lsqindex.errors import *
 rng = np.random.default_rng(os.getpid())
@@ -267,7 +267,7 @@ def test_a_reader_that_two_commits_overtake_takes_another_snapshot(
 
 def test_readers_follow_a_map_that_another_process_grows(child: Callable[[], Child], path: Path) -> None:
     reader, writer, third = child(), child(), child()
-    small = "lsqindex.storage.engine.INITIAL_MAP = 1 << 17\n"
+    small = "lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 17\n"
     for one in (reader, writer, third):
         one.run(small + OPEN, path=path)
     for round in range(1, 5):
@@ -289,7 +289,7 @@ def test_readers_follow_a_map_that_another_process_grows(child: Callable[[], Chi
 def test_two_processes_grow_the_map_in_turn(child: Callable[[], Child], path: Path) -> None:
     pair = [child(), child()]
     for one in pair:
-        one.run("lsqindex.storage.engine.INITIAL_MAP = 1 << 17\n" + OPEN, path=path)
+        one.run("lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 17\n" + OPEN, path=path)
     for turn in range(8):
         first = 100 + 1000 * turn
         grown = pair[turn % 2].run(
@@ -382,7 +382,7 @@ def test_a_file_that_another_process_brings_to_a_newer_format(
         with index._reader() as held:
             tell(held.state.format)
             hear()
-            from lsqindex.storage.store import Store
+            from lsqindex._storage.store import Store
             living = len(Store(held, index._options).living())
             result = held.state.format, sorted(name.decode() for name in held.dbs), living
         """
@@ -420,7 +420,7 @@ def watch(frame, event, argument):
 callers = collections.Counter()
 complaints = []
 for pages in range(first, first + sizes):
-    lsqindex.storage.engine.INITIAL_MAP = 4096 * pages
+    lsqindex._storage.lmdb.engine.INITIAL_MAP = 4096 * pages
     path = os.path.join(directory, f"{pages}.lsq")
     index = Index.create(path, 4, train_size=train_size, encoder="lsh", bits=32, keep_vectors="float32")
     model = {}
@@ -485,14 +485,14 @@ def change(index, model, vectors):
 """,
     "a large add": """
 def change(index, model, vectors):
-    lsqindex.loader.COMMIT_BYTES = lsqindex.storage.rewrite.COMMIT_BYTES = 50_000
+    lsqindex._write.add.COMMIT_BYTES = lsqindex._storage.rewrite.COMMIT_BYTES = 50_000
     index.add(vectors(np.arange(50), 1), np.arange(50))
     ids = np.arange(40, 9000)
     index.add(vectors(ids, 2), ids, upsert=True)
 """,
     "training by a large add": """
 def change(index, model, vectors):
-    lsqindex.loader.COMMIT_BYTES = lsqindex.storage.rewrite.COMMIT_BYTES = 20_000
+    lsqindex._write.add.COMMIT_BYTES = lsqindex._storage.rewrite.COMMIT_BYTES = 20_000
     index.add(vectors(np.arange(500), 1), np.arange(500))
     ids = np.arange(500, 4000)
     index.add(vectors(ids, 2), ids)
@@ -696,7 +696,7 @@ def test_writes_and_compactions_of_many_processes_lose_nothing(child: Callable[[
     for number, worker in enumerate(workers):
         worker.start(
             """
-            lsqindex.storage.engine.INITIAL_MAP = 1 << 17
+            lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 17
             index = Index.open(path)
             for round in range(rounds):
                 first = 1000 + 100 * (rounds * number + round)
@@ -1062,7 +1062,7 @@ def test_a_relative_path_keeps_its_meaning(child: Callable[[], Child], tmp_path:
 # -- threads ----------------------------------------------------------------------------------------------
 
 THREADS = """
-lsqindex.storage.engine.INITIAL_MAP = 1 << 16
+lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 16
 index = Index.open(path)
 stop, failed = threading.Event(), []
 
@@ -1121,7 +1121,7 @@ for hits, vectors in kept:
 def test_threads_that_write_queue_up(child: Callable[[], Child], path: Path) -> None:
     child().run(
         """
-        lsqindex.storage.engine.INITIAL_MAP = 1 << 16
+        lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 16
         indexes = [Index.open(path) for _ in range(4)]
         failed, taken = [], []
 
@@ -1379,7 +1379,7 @@ result = index.ids().tolist()
 def test_a_full_disk_in_a_large_add_and_a_training(child: Callable[[], Child], tmp_path: Path) -> None:
     child().run(
         """
-        lsqindex.loader.COMMIT_BYTES = lsqindex.storage.rewrite.COMMIT_BYTES = 50_000
+        lsqindex._write.add.COMMIT_BYTES = lsqindex._storage.rewrite.COMMIT_BYTES = 50_000
         index = Index.create(path, 64, encoder="lsh", bits=64, keep_vectors="float32", train_size=1 << 40)
         vectors = rng.standard_normal((30000, 64)).astype(np.float32)
         index.add(vectors[:6000])
@@ -1529,7 +1529,7 @@ def test_what_is_possible_on_a_full_disk(small_disk: Path, child: Callable[[], C
 def test_results_outlive_the_index(child: Callable[[], Child], tmp_path: Path, ids: str) -> None:
     child().run(
         """
-        lsqindex.storage.engine.INITIAL_MAP = 1 << 16
+        lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 16
         index = Index.create(path, 4, ids=kind, encoder="lsh", bits=32, keep_vectors="float16", train_size=1 << 40)
         vectors = rng.integers(-100, 100, (500, 4)).astype(np.float32)
         names = np.arange(500) if kind == "int" else [f"name {number:06}" for number in range(500)]

@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from lmdb import verify as lmdb_verify
 from numpy.typing import NDArray
 
-from lsqindex import Index, LsqIndexError, _records
-from lsqindex.storage import columns, keys, pages, records
+from lsqindex import Index, LsqIndexError
+from lsqindex._compiled import records as _records
+from lsqindex._storage.format import columns, keys, records
+from lsqindex._storage.lmdb import pages
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 EXAMPLES = 1_000 if LONG else 100

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from lsqindex import Index
+from lsqindex._storage import rewrite
+from lsqindex._storage.lmdb import engine
 from lsqindex.errors import (
     BusyError,
     ClosedError,
@@ -22,7 +24,6 @@ from lsqindex.errors import (
     StorageError,
     UnknownIdError,
 )
-from lsqindex.storage import engine, rewrite
 
 
 def in_threads(*actions: Callable[[], None]) -> Callable[[], None]:

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lsqindex import Index, make_encoder, retraining
+from lsqindex import Index, make_encoder
+from lsqindex._storage.format.columns import CHUNK_ROWS
+from lsqindex._storage.format.rows import Rows
+from lsqindex._storage.store import Store
+from lsqindex._write import retraining
 from lsqindex.encoders import lsq_scalar
-from lsqindex.storage.columns import CHUNK_ROWS
-from lsqindex.storage.rows import Rows
-from lsqindex.storage.store import Store
 
 DIM, TOPICS, EACH = 24, 12, 500
 OPTIONS: dict[str, Any] = {"bits": 48, "iterations": 3, "keep_vectors": "float32", "train_size": 1000}
@@ -372,7 +373,7 @@ def test_posting_lists_are_made_of_the_new_codes(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_large_add_is_trained_on_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lsqindex import loader
+    from lsqindex._write import add as loader
 
     for module in (loader, retraining):
         monkeypatch.setattr(module, "COMMIT_BYTES", 1 << 15)

@@ -1,4 +1,4 @@
-"""The scan gives the bits of ``lsqindex.reference`` on every instruction set, and an index finds what it finds."""
+"""The scan gives the bits of its NumPy twin on every instruction set, and an index finds what it finds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lsqindex import Index, _kernels, _records, _scan, make_encoder, reference
-from lsqindex.coder import unit
+from lsqindex import Index, make_encoder
+from lsqindex._compiled import encoding as _kernels
+from lsqindex._compiled import records as _records
+from lsqindex._compiled import scan as _scan
+from lsqindex._query.sources.codes import by_nibbles
+from lsqindex._storage.format import records
+from lsqindex._storage.format.columns import CHUNK_ROWS, Column, from_blocks, to_blocks
 from lsqindex.encoders import Encoder, Layout
+from lsqindex.encoders.coder import unit
 from lsqindex.encoders.layout import Tables, field_bits
-from lsqindex.search.scan import by_nibbles
-from lsqindex.storage import records
-from lsqindex.storage.columns import CHUNK_ROWS, Column, from_blocks, to_blocks
+from lsqindex.testing import reference
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 many = settings(max_examples=20_000 if LONG else 500, deadline=None)

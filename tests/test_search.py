@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lsqindex import Index, Matches, _kernels, make_encoder, reference
+from lsqindex import Index, Matches, make_encoder
+from lsqindex._compiled import encoding as _kernels
+from lsqindex._query.sources.codes import margin
 from lsqindex.encoders import Encoder
 from lsqindex.errors import ParameterError
-from lsqindex.search.scan import margin
+from lsqindex.testing import reference
 
 Metric = Literal["l2", "cosine", "ip"]
 Vectors = NDArray[np.float32]

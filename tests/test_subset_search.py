@@ -21,12 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lsqindex import Index, Matches, MultiIndex, make_encoder, request, searcher
+from lsqindex import Index, Matches, MultiIndex, make_encoder
+from lsqindex._query import query as request
+from lsqindex._query import search as searcher
+from lsqindex._query.sources import probing as multi_index
+from lsqindex._storage.format.columns import CHUNK_ROWS
+from lsqindex._subsets.multi_index.postings import SEGMENT_ROWS, UNIT_ROWS
 from lsqindex.encoders import Encoder, Layout
 from lsqindex.errors import ParameterError
-from lsqindex.search import multi_index
-from lsqindex.storage.columns import CHUNK_ROWS
-from lsqindex.storage.postings import SEGMENT_ROWS, UNIT_ROWS
 
 Metric = Literal["l2", "cosine", "ip"]
 Vectors = NDArray[np.float32]

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from lsqindex import make_encoder
+from lsqindex._inputs.vectors import BLOCK_ROWS, MAX_MAGNITUDE, blocks, open_rows, read_rows, sample_rows
 from lsqindex.errors import VectorError
-from lsqindex.vectors import BLOCK_ROWS, MAX_MAGNITUDE, blocks, open_rows, read_rows, sample_rows
 
 
 class Dataset:

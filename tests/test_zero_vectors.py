@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lsqindex import Index, Matches, MultiIndex, available_encoders, make_encoder, reference
+from lsqindex import Index, Matches, MultiIndex, available_encoders, make_encoder
 from lsqindex.encoders.linalg import lengths
-from lsqindex.zero_code import zero_code
+from lsqindex.encoders.zero_code import zero_code
+from lsqindex.testing import reference
 
 Vectors = NDArray[np.float32]
 Metric = Literal["l2", "cosine", "ip"]

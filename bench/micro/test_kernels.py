@@ -9,11 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.kernels import KERNELS, Kernel
-from lsqindex import Index, MultiIndex, _exact, _kernels, _records, _scan, by_lists, make_encoder
+from lsqindex import Index, MultiIndex, make_encoder
+from lsqindex._compiled import encoding as _kernels
+from lsqindex._compiled import exact as _exact
+from lsqindex._compiled import records as _records
+from lsqindex._compiled import scan as _scan
+from lsqindex._query.sources import multi_index as by_lists
+from lsqindex._storage.format import kept, records
+from lsqindex._storage.format.columns import CHUNK_ROWS, Column
+from lsqindex._storage.store import Store
 from lsqindex.encoders import Encoder
-from lsqindex.storage import kept, records
-from lsqindex.storage.columns import CHUNK_ROWS, Column
-from lsqindex.storage.store import Store
 
 Vectors = NDArray[np.float32]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lsqindex._subsets.multi_index.tables import make_tables
 from lsqindex.encoders import Encoder, Layout, Tables
 from lsqindex.encoders.base import Codes, Distance
-from lsqindex.subset import make_tables
 
 from ..data import Dataset
 from ..measure import distance_blocks

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lsqindex import Index, by_scan
-from lsqindex.search import scan
-from lsqindex.storage.rows import Rows
-from lsqindex.storage.store import Store
+from lsqindex import Index
+from lsqindex._query.sources import codes as scan
+from lsqindex._query.sources import scan as by_scan
+from lsqindex._storage.format.rows import Rows
+from lsqindex._storage.store import Store
 
 from ..data import Vectors
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex.storage.rows import Rows
+from lsqindex._storage.format.rows import Rows
 
 from ..compiled import compiled
 

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex import Index, by_lists, reference
-from lsqindex.storage.lists import Lists
-from lsqindex.storage.store import Store
+from lsqindex import Index
+from lsqindex._query.sources import multi_index as by_lists
+from lsqindex._storage.store import Store
+from lsqindex._subsets.multi_index.lists import Lists
+from lsqindex.testing import reference
 
 from ..compiled import compiled
 from ..runner import Question, ask

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex import Index, MultiIndex, reference
+from lsqindex import Index, MultiIndex
 from lsqindex.encoders import Encoder, make_encoder
+from lsqindex.testing import reference
 
 from ..data import SEED
 from ..runner import Question, ask

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from .._inputs.vectors import Vectors, read_rows, sample_rows
 from ..errors import LsqIndexError
-from ..vectors import Vectors, read_rows, sample_rows
 
 if TYPE_CHECKING:
     from typing_extensions import Self

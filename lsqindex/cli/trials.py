@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import Index
+from .._inputs.vectors import Vectors
+from .._storage.format.kept import LAYOUTS, width
 from ..encoders import Encoder
 from ..errors import LsqIndexError
-from ..storage.kept import LAYOUTS, width
-from ..vectors import Vectors
 
 #: Time may run out, so both begin with the defaults.
 BITS = (256, 128, 512, 64, 1024)

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._inputs.vectors import BLOCK_ROWS, Vectors, open_rows, read_rows, sample_rows
+from .._threads.pool import Pool
 from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError, shown
-from ..pool import Pool
-from ..vectors import BLOCK_ROWS, Vectors, open_rows, read_rows, sample_rows
 from .layout import Layout, Tables
 from .linalg import lengths
 

@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-from ..cached import cached_property
+from .._inputs.vectors import Vectors
+from .._threads.cached import cached_property
 from ..errors import ParameterError
-from ..vectors import Vectors
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import Layout, Tables
 from .linalg import Float32, mean_of, principal_axes, product

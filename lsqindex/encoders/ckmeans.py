@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..vectors import Vectors
+from .._inputs.vectors import Vectors
 from .base import Config, Fields, Progress, State, StateReader, check_int
 from .clustering import Codebooks, kmeans, moved_centres, nearest_centres
 from .layout import Tables

@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cached import cached_property
+from .._inputs.vectors import BLOCK_ROWS, Vectors
+from .._threads.cached import cached_property
 from ..errors import StateError
-from ..vectors import BLOCK_ROWS, Vectors
 from .base import Fields, StateReader
 from .layout import Tables
 from .linalg import Float32, product, settled, squares

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from .._inputs.vectors import Vectors
 from ..errors import CodeError
-from ..vectors import Vectors
 from .base import Config, Encoder, Fields, Progress, State, StateReader
 from .layout import Layout, Tables
 from .registry import register_encoder

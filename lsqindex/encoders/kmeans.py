@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..vectors import Vectors
+from .._inputs.vectors import Vectors
 from .base import Config, Fields, Progress, check_int
 from .clustering import Codebooks, kmeans
 from .pq import PQ

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _kernels
-from ..cached import cached_property
+from .._compiled import encoding as _kernels
+from .._threads.cached import cached_property
 from ..errors import CodeError, ParameterError
 
 #: A field holds at most this many bits.

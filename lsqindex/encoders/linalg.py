@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _kernels
+from .._compiled import encoding as _kernels
 
 #: What is kept in float32, and what is computed in float64 on the way there.
 Float32 = NDArray[np.floating[Any]]

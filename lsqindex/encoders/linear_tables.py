@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import _kernels
-from ..vectors import Vectors
+from .._compiled import encoding as _kernels
+from .._inputs.vectors import Vectors
 from .layout import Tables
 from .linalg import Float32, lengths, squares
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..vectors import Vectors
+from .._inputs.vectors import Vectors
 from .base import Config, Progress, check_int
 from .binary import BinaryEncoder, mean_sizes
 from .linalg import Float32, mean_of, principal_axes, product, random_rotation

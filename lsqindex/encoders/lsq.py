@@ -22,9 +22,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cached import cached_property
+from .._inputs.vectors import BLOCK_ROWS, Vectors
+from .._threads.cached import cached_property
 from ..errors import ParameterError, StateError
-from ..vectors import BLOCK_ROWS, Vectors
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import MARGIN_SHARES, Layout, Tables, field_bits
 from .linalg import Float32, mean_of, principal_axes, product, ridge, squares

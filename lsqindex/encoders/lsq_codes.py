@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import _kernels
-from ..vectors import Vectors
+from .._compiled import encoding as _kernels
+from .._inputs.vectors import Vectors
 from .base import Fields
 from .linalg import Float32, feedback_factors, product, ridge
 

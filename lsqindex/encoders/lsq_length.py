@@ -28,9 +28,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _kernels
+from .._compiled import encoding as _kernels
+from .._inputs.vectors import Vectors
 from ..errors import StateError
-from ..vectors import Vectors
 from .base import State, StateReader
 from .layout import Tables
 from .linalg import Float32, Float64, gram, lengths, mean_of, product, ridge, settled, squares

@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..vectors import BLOCK_ROWS, Vectors
+from .._inputs.vectors import BLOCK_ROWS, Vectors
 from .base import State, StateReader
 from .linalg import Float32, Float64, gram, product, ridge, settled, squares
 from .lsq_training import water_level

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..vectors import BLOCK_ROWS
+from .._inputs.vectors import BLOCK_ROWS
 from .base import Fields, Progress
 from .linalg import Float32, Float64, gram, product, random_rotation, ridge, settled
 from .lsq_codes import PublishedCoder, coded_values, make_coder

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..vectors import Vectors
+from .._inputs.vectors import Vectors
 from .binary import RotationEncoder, mean_sizes
 from .linalg import Float32, gram, nearest_orthogonal, product, random_rotation
 from .registry import register_encoder

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from .._inputs.vectors import Vectors
 from ..errors import ParameterError
-from ..vectors import Vectors
 from .base import Config, Encoder, Fields, Progress, State, StateReader, check_int
 from .clustering import Codebooks, kmeans
 from .layout import Layout, Tables

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import _kernels
-from ..vectors import Vectors
+from .._compiled import encoding as _kernels
+from .._inputs.vectors import Vectors
 from .layout import Tables
 from .linalg import Float32, lengths
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from .._inputs.options import TRAIN_SIZE, file_path
 from ..encoders.base import Metric
 from ..errors import (
     DuplicateIdError,
@@ -33,7 +34,6 @@ from ..errors import (
 )
 from ..errors import FilterError as LsqFilterError
 from ..index import Index
-from ..settings import TRAIN_SIZE, file_path
 
 try:
     from haystack import default_from_dict, default_to_dict

@@ -11,7 +11,7 @@ from haystack.dataclasses import ByteStream, Document, SparseEmbedding
 from haystack.document_stores.errors import DocumentStoreError
 from numpy.typing import NDArray
 
-from ..payloads import MISSING, value_at
+from .._inputs.payloads import MISSING, value_at
 from .haystack_filters import dates
 
 

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._inputs.ids import read_ids
+from .._inputs.options import file_path
+from .._inputs.payloads import read_payloads
 from ..encoders.base import Metric, check_int
 from ..errors import ClosedError, FilterError, IdError, IndexExistsError, ParameterError, PayloadError, UnknownIdError
-from ..ids import read_ids
 from ..index import Index
-from ..payloads import read_payloads
-from ..settings import file_path
 
 try:
     from langchain_core.documents import Document

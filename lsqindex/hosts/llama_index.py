@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._inputs.payloads import Payload, value_at
 from ..errors import IndexExistsError, IndexMissingError, NotAnIndexError, ParameterError, UnknownIdError
 from ..index import Index
-from ..payloads import Payload, value_at
 
 try:
     import fsspec

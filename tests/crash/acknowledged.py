@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex import Index, retraining
+from lsqindex import Index
+from lsqindex._subsets.multi_index import postings
+from lsqindex._write import retraining
 from lsqindex.errors import LsqIndexError
-from lsqindex.storage import postings
 
 DIM = 8
 INDEX, COPY = "index.lsq", "copy.lsq"

@@ -24,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from lsqindex import Index, _gate
+from lsqindex import Index
+from lsqindex._compiled import gate as _gate
+from lsqindex._storage.lmdb import env as envs
 from lsqindex.errors import LsqIndexError
-from lsqindex.storage import env as envs
 
 #: Seconds after which one round hangs.
 PATIENCE = 120

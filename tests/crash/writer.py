@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from acknowledged import COPY, DIM, INDEX, payloads, rewrite_slowly, small_units, vectors
 
-import lsqindex.loader
-import lsqindex.retraining
-import lsqindex.storage.engine
-import lsqindex.storage.merge
-import lsqindex.storage.rewrite
+import lsqindex._storage.lmdb.engine
+import lsqindex._storage.rewrite
+import lsqindex._subsets.multi_index.merge
+import lsqindex._write.add
+import lsqindex._write.retraining
 from lsqindex import Index, MultiIndex
-from lsqindex.storage import env as envs
+from lsqindex._storage.lmdb import env as envs
 
 SMALL_IDS = 300
 LARGE = (10_000, 16_000)
@@ -152,12 +152,12 @@ def live(
 ) -> None:
     """Do operations of these kinds at random, without an end; or each once, ``in_turn``."""
     if map_size:
-        lsqindex.storage.engine.INITIAL_MAP = map_size
+        lsqindex._storage.lmdb.engine.INITIAL_MAP = map_size
     if commit_bytes:
-        setattr(lsqindex.storage.rewrite, "COMMIT_BYTES", commit_bytes)  # noqa: B010
-        setattr(lsqindex.loader, "COMMIT_BYTES", commit_bytes)  # noqa: B010  (imported there by name)
-        setattr(lsqindex.storage.merge, "COMMIT_BYTES", commit_bytes)  # noqa: B010
-        setattr(lsqindex.retraining, "COMMIT_BYTES", commit_bytes)  # noqa: B010
+        setattr(lsqindex._storage.rewrite, "COMMIT_BYTES", commit_bytes)  # noqa: B010
+        setattr(lsqindex._write.add, "COMMIT_BYTES", commit_bytes)  # noqa: B010  (imported there by name)
+        setattr(lsqindex._subsets.multi_index.merge, "COMMIT_BYTES", commit_bytes)  # noqa: B010
+        setattr(lsqindex._write.retraining, "COMMIT_BYTES", commit_bytes)  # noqa: B010
     if unit_rows:
         small_units(unit_rows)
     if recode_rows:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex import _kernels, reference
+from lsqindex._compiled import encoding as _kernels
+from lsqindex._storage.format import kept, records
+from lsqindex._storage.format.columns import Column, to_blocks
 from lsqindex.encoders import Layout
 from lsqindex.encoders.layout import Tables
-from lsqindex.storage import kept, records
-from lsqindex.storage.columns import Column, to_blocks
+from lsqindex.testing import reference
 
 EXPECT = "expect" in sys.argv
 

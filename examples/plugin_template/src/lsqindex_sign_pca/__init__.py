@@ -13,10 +13,10 @@ from typing import Literal
 
 import numpy as np
 
+from lsqindex._inputs.vectors import Vectors
 from lsqindex.encoders import Encoder, Layout, Tables
 from lsqindex.encoders.base import Config, Fields, Progress, State, StateReader, check_int
 from lsqindex.errors import ParameterError
-from lsqindex.vectors import Vectors
 
 __all__ = ["SignPCA"]
 

@@ -1,0 +1,26 @@
+"""What a search counts on its way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Trace:
+    """What a search counts on its way, for all its queries together."""
+
+    #: Buckets looked into, of all tables together, and the rows their lists named, each as often as it was named.
+    probes: int = 0
+    postings: int = 0
+    #: Rows that were looked at: returned by a list, or scanned.
+    rows: int = 0
+    #: Chunks of codes that were scanned.
+    chunks: int = 0
+    #: Rows among them that are in no posting list yet.
+    fresh: int = 0
+    #: Queries that were answered by a scan, because no reasonable number of buckets held as many rows as were wanted.
+    scanned: int = 0
+    #: Rows whose score was good enough to be ranked by distance.
+    candidates: int = 0
+    #: Rows whose distance was computed again, exactly or asymmetrically.
+    reranked: int = 0

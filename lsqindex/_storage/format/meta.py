@@ -1,0 +1,362 @@
+"""What an index is (options, fixed at creation), its subset structure, and where it stands (state, written by every
+commit).
+
+All are msgpack mappings with a schema; what is read from a file is checked against it, for a record with
+a valid checksum may still be forged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from ...errors import DamagedError, NewerFormatError, NotAnIndexError, StorageError
+from . import kept, keys, records
+
+if TYPE_CHECKING:
+    from ..lmdb.env import Env, Reader
+    from ..lmdb.writer import Writer
+
+#: The version of the file's format. docs/format.md describes it; a reader refuses a newer one, and reads older ones.
+FORMAT = 4
+
+#: Fields of the state that came with a format: posting lists, payloads, codes that are rewritten step by step.
+_SINCE = {
+    2: ("listed", "relisted"),
+    3: ("payloads",),
+    4: ("next_generation", "next_size", "next_head", "recoded"),
+}
+
+MAX_ROWS = (1 << 32) - 2
+_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True)
+class Options:
+    """Fixed when the index is created."""
+
+    dim: int
+    metric: str
+    ids: str
+    #: The layout of kept vectors: one of ``kept.NAMES``, which has what users call it.
+    keep_vectors: str | None
+    train_size: int
+    #: Who this index is; copies have the same.
+    uuid: bytes
+    #: Fields of payloads that are indexed.
+    fields: tuple[str, ...] = ()
+
+    def to_record(self) -> bytes:
+        """As stored."""
+        return pack({"program": "lsqindex", "format": FORMAT, **asdict(self), "fields": list(self.fields)})
+
+    @classmethod
+    def from_record(cls, value: Any) -> Options:
+        """From the stored record, checked."""
+        record = check_format(value)
+        if record["format"] < 3 and record.setdefault("fields", []):
+            raise DamagedError(f"options: of format {record['format']}, and with fields; {records.REMEDY}")
+        if record["format"] < 4 and record.get("keep_vectors") == "scaled-float16":
+            raise DamagedError(f"options: of format {record['format']}, and with scaled vectors; {records.REMEDY}")
+        del record["program"], record["format"]
+        _schema(cls, record, "options")
+        names = record["fields"]
+        if not all(isinstance(name, str) and name for name in names) or not len(set(names)) == len(names) <= MAX_FIELDS:
+            raise DamagedError(f"options: impossible names of fields; {records.REMEDY}")
+        options = cls(**{**record, "fields": tuple(names)})
+        if not (
+            1 <= options.dim <= 1 << 20
+            and options.metric in ("l2", "cosine", "ip")
+            and options.ids in ("int", "str")
+            and options.keep_vectors in (None, *kept.NAMES)
+            and 0 <= options.train_size < _LIMIT
+            and len(options.uuid) == 16
+        ):
+            raise DamagedError(f"options: impossible values; {records.REMEDY}")
+        return options
+
+
+@dataclass
+class State:
+    """Where the index stands; a write transaction changes its own copy and stores it at commit."""
+
+    #: The id of the LMDB transaction that wrote this: tells a stale snapshot from the right one.
+    txn: int = 0
+    #: The next row's number: rows are given once, and never again.
+    rows: int = 0
+    #: Rows that are in the columns, deleted ones included.
+    stored: int = 0
+    #: Rows that are not deleted: len(index).
+    count: int = 0
+    #: The id that the next vector without one gets.
+    next_id: int = 0
+    #: Which codes are valid; a training writes the next generation beside the old.
+    generation: int = 0
+    #: Bytes of a code; how many of them, in blocks of 32 rows by column, lie before the others. 0: codes are not
+    #: in blocks, but one after another.
+    code_size: int = 0
+    head: int = 0
+    #: Raised whenever a full part of a column is removed: addresses known from before are void.
+    shape: int = 0
+    #: Rows written ahead of `rows`, and a generation written ahead: of a large add or training that has
+    #: not finished. Nobody sees them; the next writer removes them.
+    staged_rows: int = 0
+    staged_generation: int = 0
+    #: Rows below are in posting lists; those from here on are fresh, and scanned.
+    listed: int = 0
+    #: Raised whenever posting lists of a full segment are removed or replaced: addresses known from before are void.
+    relisted: int = 0
+    #: 1 where rows have payloads (those that were added without one: none), 0 where nobody ever gave one.
+    payloads: int = 0
+    #: A generation of codes that writers fill step by step, while searches use the valid one: its number, 0 for none,
+    #: and the size and head of its codes. Rows below `recoded` have a code in it.
+    next_generation: int = 0
+    next_size: int = 0
+    next_head: int = 0
+    recoded: int = 0
+
+    # The format of the file, which the fields there are tell; no field itself.
+    format = FORMAT
+
+    def to_record(self) -> bytes:
+        """As stored."""
+        return pack(asdict(self))
+
+    @classmethod
+    def from_record(cls, value: Any) -> State:
+        """From the stored record, checked."""
+        record = unpack(value, "state")
+        number = FORMAT
+        while number > 1 and not record.keys() & set(_SINCE[number]):
+            record.update(dict.fromkeys(_SINCE[number], 0))
+            number -= 1
+        _schema(cls, record, "state")
+        state = cls(**record)
+        state.format = number
+        numbers = [number for number in record.values() if type(number) is int]
+        if (
+            not all(0 <= number < _LIMIT for number in numbers)
+            or not state.count <= state.stored <= state.rows <= MAX_ROWS
+            or not 1 <= state.code_size <= 1 << 24
+            or state.head > state.code_size
+            or max(state.generation, state.staged_generation, state.next_generation) >= 1 << 32
+            or state.staged_rows > MAX_ROWS
+            or 0 < state.staged_rows <= state.rows
+            or 0 < state.staged_generation <= state.generation
+            or state.listed > state.rows
+            or state.payloads > 1
+            or not state._next_sound()
+        ):
+            raise DamagedError(f"state: impossible values; {records.REMEDY}")
+        return state
+
+    def _next_sound(self) -> bool:
+        """Whether the fields of the next generation agree with each other and with the valid one."""
+        if not self.next_generation:
+            return not (self.next_size or self.next_head or self.recoded)
+        return (
+            self.next_generation > self.generation
+            and self.next_generation != self.staged_generation
+            and 1 <= self.next_size <= 1 << 24
+            and self.next_head <= self.next_size
+            and self.recoded <= self.rows
+        )
+
+
+@dataclass(frozen=True)
+class Subset:
+    """A subset structure: the tables of a multi-index, each a run of bits of the code."""
+
+    kind: str = "multi-index"
+    #: Bits of a table that were asked for; 0: chosen, or each dimension of the code is a table.
+    bits: int = 0
+    #: The first bit of each table, and how many it has; none before the index is trained.
+    tables: tuple[int, ...] = ()
+    widths: tuple[int, ...] = ()
+
+    def to_record(self) -> bytes:
+        """As stored."""
+        return pack({**asdict(self), "tables": list(self.tables), "widths": list(self.widths)})
+
+    @classmethod
+    def from_record(cls, value: Any) -> Subset:
+        """From the stored record, checked."""
+        record = unpack(value, "subset")
+        lists = [record.get(name) for name in ("tables", "widths")]
+        if (
+            record.keys() != {"kind", "bits", "tables", "widths"}
+            or record["kind"] != "multi-index"
+            or type(record["bits"]) is not int
+            or not all(isinstance(some, list) and all(type(number) is int for number in some) for some in lists)
+        ):
+            raise DamagedError(f"subset: fields are missing, unknown or of a wrong type; {records.REMEDY}")
+        subset = cls(record["kind"], record["bits"], tuple(record["tables"]), tuple(record["widths"]))
+        if not (subset.bits == 0 or TABLE_BITS[0] <= subset.bits <= TABLE_BITS[1]) or not subset._sound():
+            raise DamagedError(f"subset: impossible values; {records.REMEDY}")
+        return subset
+
+    def _sound(self) -> bool:
+        """Whether tables follow each other without a gap."""
+        if len(self.tables) != len(self.widths) or len(self.tables) > MAX_TABLES:
+            return False
+        ends = [first + width for first, width in zip(self.tables, self.widths, strict=True)]
+        return (
+            all(1 <= width <= TABLE_BITS[1] for width in self.widths)
+            and all(0 <= first < _LIMIT for first in self.tables)
+            and list(self.tables[1:]) == ends[:-1]
+        )
+
+
+@dataclass(frozen=True)
+class Training:
+    """An automatic training: what it saw, and how well its encoder does.
+
+    Only an index that trained itself has this record, so only such an index trains itself again. Errors are squared
+    reconstruction errors, relative to the squared lengths of the vectors.
+    """
+
+    #: Vectors in the sample that the encoder was fitted on, including those held out to measure its error.
+    sampled: int
+    #: Vectors in the index at that time.
+    vectors: int
+    #: The error on the vectors that were held out.
+    error: float
+    #: The error measured last, over all vectors; without kept vectors, over the vectors that had just been added.
+    now: float
+    #: ``rows`` of the state when it was measured.
+    reviewed: int
+
+    def to_record(self) -> bytes:
+        """As stored."""
+        return pack(asdict(self))
+
+    @classmethod
+    def from_record(cls, value: Any) -> Training:
+        """From the stored record, checked."""
+        record = unpack(value, "training")
+        _schema(cls, record, "training")
+        training = cls(**record)
+        counts, errors = (training.sampled, training.vectors, training.reviewed), (training.error, training.now)
+        # (NaN is not within these limits either.)
+        if not all(0 <= count < _LIMIT for count in counts) or not all(0 <= error <= MAX_ERROR for error in errors):
+            raise DamagedError(f"training: impossible values; {records.REMEDY}")
+        return training
+
+
+#: Errors of a training are stored up to here: finite, and far beyond what any encoder that works has.
+MAX_ERROR = 1e30
+
+#: What ``bits`` of a table may be asked for, and how many tables an index has at most.
+TABLE_BITS = (4, 20)
+MAX_TABLES = 4096
+
+#: How many fields of payloads can be indexed.
+MAX_FIELDS = 256
+
+
+def check_format(value: Any) -> dict[str, Any]:
+    """The options of a file that this version can read: asked before anything else is believed."""
+    record = unpack(value, "options")
+    number = record.get("format")
+    if record.get("program") != "lsqindex" or type(number) is not int or number < 1:
+        raise NotAnIndexError("the file is of another program: its options are not those of an index")
+    if number > FORMAT:
+        raise NewerFormatError(f"the file has format {number}, newer than {FORMAT}: upgrade lsqindex")
+    return record
+
+
+def read_subset(source: Reader | Writer) -> Subset | None:
+    """The subset structure of a snapshot; None where it has none."""
+    if source.state.format < 2:
+        return None
+    value = source.get(keys.META, keys.SUBSET)
+    if value is None:
+        if source.state.listed:
+            raise DamagedError(f"subset: missing, and {source.state.listed} rows are listed; {records.REMEDY}")
+        return None
+    subset = _subset(bytes(value))
+    end = subset.tables[-1] + subset.widths[-1] if subset.tables else 0
+    if end > 8 * source.state.code_size or (end and not source.state.head) or (source.state.listed and not end):
+        raise DamagedError(f"subset: its tables are not those of the stored codes; {records.REMEDY}")
+    return subset
+
+
+@lru_cache
+def _subset(record: bytes) -> Subset:
+    return Subset.from_record(record)
+
+
+def read_training(source: Reader | Writer, key: bytes = keys.TRAINING) -> Training | None:
+    """The record of the last automatic training; None where there was none."""
+    value = source.get(keys.META, key) if source.state.format >= 4 else None
+    return None if value is None else _training(bytes(value))
+
+
+@lru_cache
+def _training(record: bytes) -> Training:
+    return Training.from_record(record)
+
+
+def pack(values: Mapping[str, Any]) -> bytes:
+    """A mapping as a record."""
+    return records.encode(records.Header(records.META, count=len(values)), msgpack.packb(dict(values)))
+
+
+def unpack(value: Any, what: str) -> dict[str, Any]:
+    """The mapping of a record."""
+    header, payload = records.decode(value, what)
+    try:
+        mapping = msgpack.unpackb(payload, strict_map_key=True)
+    except Exception as error:  # msgpack raises many kinds, all of them mean damage
+        raise DamagedError(f"{what}: not readable as msgpack ({error}); {records.REMEDY}") from error
+    if header.kind != records.META or not isinstance(mapping, dict) or len(mapping) != header.count:
+        raise DamagedError(f"{what}: not a mapping; {records.REMEDY}")
+    if not all(isinstance(key, str) for key in mapping):
+        raise DamagedError(f"{what}: names must be strings; {records.REMEDY}")
+    return mapping
+
+
+def _schema(cls: Any, record: dict[str, Any], what: str) -> None:
+    """Every field of ``cls``, each of its type, and nothing else."""
+    kinds: dict[str, Any] = {"int": int, "float": float, "str": str, "bytes": bytes, "str | None": (str, type(None))}
+    kinds["tuple[str, ...]"] = list
+    wanted = {field.name: kinds[str(field.type)] for field in fields(cls)}
+    if record.keys() != wanted.keys() or not all(
+        isinstance(record[name], kind) and not isinstance(record[name], bool) for name, kind in wanted.items()
+    ):
+        raise DamagedError(f"{what}: fields are missing, unknown or of a wrong type; {records.REMEDY}")
+
+
+class OvertakenError(DamagedError):
+    """The state is of a later transaction than the snapshot's number.
+
+    Damage, or two commits while a reader began: LMDB then gives it the pages of the second under the number from before
+    the first. Another snapshot tells which.
+    """
+
+
+def read_state(env: Env, txn: Any, *, writing: bool = False) -> State:
+    """The state of the snapshot; it must be of the very transaction that LMDB says was the last."""
+    value = txn.get(keys.STATE, db=env.dbs[keys.META])
+    if value is None:
+        raise DamagedError(f"{env.path}: the state is missing; {records.REMEDY}")
+    data, known = bytes(value), env.last_state
+    state = known[1] if known and known[0] == data else State.from_record(data)
+    if state.txn != txn.id() - writing:
+        if env.linked and not writing:
+            raise StorageError(f"{env.path}: the file was changed by another of its names; open it by one name only")
+        if state.txn > txn.id():
+            raise OvertakenError(
+                f"{env.path}: the state is of transaction {state.txn}, and the lock file knows of {txn.id()}: another "
+                "process uses the file with another lock file (close the index in all processes, and open it by one "
+                f"name), or the file is damaged; {records.REMEDY}"
+            )
+        raise DamagedError(
+            f"{env.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {records.REMEDY}"
+        )
+    env.last_state = (data, state)
+    return state

@@ -1,0 +1,90 @@
+"""A record: what every value in the file is. A header of 48 bytes, then the payload.
+
+    bytes  0..3    "LSQ" and the kind, one letter
+           4..7    count: rows or entries of the payload
+           8..15   first: the row, segment or number that the key also tells
+          16..19   width: bytes of a row, 0 where rows differ; bits of a table of posting lists
+          20..23   generation of the codes, of codes and posting lists; 0 for other kinds
+          24..31   bytes of the payload
+          32..35   head: bytes of a code that are stored apart, before the rest; the number of a table of posting
+                   lists; 0 for other kinds
+          36..39   zero
+          40..47   XXH64 of the payload, seeded with the XXH64 of bytes 0..39
+
+All little-endian. LMDB puts a large value 16 bytes into a page, so the payload of a large record begins
+64 bytes into a page: aligned for every instruction set.
+
+A record tells what it is and where it belongs: one that LMDB finds under a wrong key is damage, too.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from ..._compiled.records import checksum
+from ...errors import DamagedError
+
+HEADER_SIZE = 48
+_HEADER = struct.Struct("<3scIQIIQII")
+_CHECKSUM = struct.Struct("<Q")
+
+#: Kinds: meta (msgpack), codes, ids, sorted rows, vectors, deleted rows, posting lists, payloads, values of a field.
+META, CODES, IDS, SORTED, VECTORS, DELETED, POSTINGS = b"m", b"c", b"i", b"s", b"v", b"d", b"p"
+PAYLOADS, FIELD = b"y", b"f"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a record says about itself."""
+
+    kind: bytes
+    count: int
+    first: int = 0
+    width: int = 0
+    generation: int = 0
+    head: int = 0
+
+
+def encode(header: Header, payload: Any) -> bytes:
+    """The record of ``payload`` (anything with a buffer).
+
+    >>> record = encode(Header(IDS, count=1, first=7, width=8), bytes(8))
+    >>> len(record), decode(record, "ids")[0].first
+    (56, 7)
+    """
+    body = memoryview(payload).cast("B")
+    head = _HEADER.pack(
+        b"LSQ", header.kind, header.count, header.first, header.width, header.generation, len(body), header.head, 0
+    )
+    return b"".join((head, _CHECKSUM.pack(checksum(body, checksum(head))), body))
+
+
+def decode(value: Any, what: str) -> tuple[Header, memoryview]:
+    """Header and payload of a record; DamagedError where it is none, or where its checksum differs.
+
+    The payload is a view of ``value``: it lives as long as the transaction that gave it.
+    """
+    data = memoryview(value)
+    if len(data) < HEADER_SIZE:
+        raise DamagedError(f"{what}: {len(data)} bytes are no record; {REMEDY}")
+    head = data[: _HEADER.size]
+    magic, kind, count, first, width, generation, size, apart, zero = _HEADER.unpack(head)
+    if magic != b"LSQ" or zero or size != len(data) - HEADER_SIZE:
+        raise DamagedError(f"{what}: not a record of an index; {REMEDY}")
+    payload = data[HEADER_SIZE:]
+    (stored,) = _CHECKSUM.unpack(data[_HEADER.size : HEADER_SIZE])
+    if checksum(payload, checksum(head)) != stored:
+        raise DamagedError(f"{what}: the checksum differs, bytes have changed on disk; {REMEDY}")
+    return Header(kind, count, first, width, generation, apart), payload
+
+
+def peek(value: Any, what: str) -> tuple[int, int]:
+    """(count, checksum) as the header tells them, not verified."""
+    if len(value) < HEADER_SIZE:
+        raise DamagedError(f"{what}: {len(value)} bytes are no record; {REMEDY}")
+    return int.from_bytes(value[4:8], "little"), int.from_bytes(value[_HEADER.size : HEADER_SIZE], "little")
+
+
+REMEDY = "restore the file from a copy (save(path) makes one), or build it anew"

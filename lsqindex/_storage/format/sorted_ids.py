@@ -1,0 +1,236 @@
+"""From an id to its row: rows sorted by their ids, in blocks of at most 4,064.
+
+A block holds only row numbers, four bytes each; the ids they are sorted by are in the ids column. A look-up
+finds the block by its key, the first id it may hold, and then searches by halves. Half the size of keeping
+the ids twice, and one entry of LMDB's tree per some thousand ids. Where rows follow each other, as they do
+when ids only grow, a block is the first row and their number: no payload at all.
+
+    key "s"         rows of the smallest ids
+    key "s" id      rows of the ids from that one on
+
+Every entry is of a row that is not deleted, so that each id is there exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._compiled import records as _records
+from ...errors import DamagedError
+from ..lmdb.env import Reader
+from ..lmdb.writer import Writer
+from . import keys, records
+from .columns import CHUNK_ROWS, RowNumbers
+from .rows import Rows
+
+BLOCK_IDS = CHUNK_ROWS
+
+#: In a change: the id goes.
+GONE = 0xFFFFFFFF
+
+#: int64 array, or list of str; sorted ascending (strings by their UTF-8).
+Ids = Any
+
+#: Keys of blocks and what to store there; None removes.
+Changes = list[tuple[bytes, bytes | None]]
+
+
+def is_int(ids: Ids) -> bool:
+    """Whether these are int ids."""
+    return isinstance(ids, np.ndarray)
+
+
+def sort_order(ids: Ids) -> NDArray[np.intp]:
+    """The order that sorts ids as the file does."""
+    if is_int(ids):
+        return np.argsort(ids, kind="stable")
+    # UTF-8 sorts as code points do, and Python compares strings by these.
+    return np.array(sorted(range(len(ids)), key=ids.__getitem__), np.intp)
+
+
+def take(ids: Ids, order: NDArray[Any]) -> Ids:
+    """``ids`` at these places."""
+    return ids[order] if is_int(ids) else [ids[i] for i in order.tolist()]
+
+
+def decode(value: Any, what: str = "sorted ids") -> RowNumbers:
+    """The rows of a block."""
+    header, payload = records.decode(value, what)
+    if header == records.Header(records.SORTED, header.count, header.first) and not len(payload):
+        if header.count <= BLOCK_IDS and header.first + header.count <= GONE:
+            return np.arange(header.first, header.first + header.count, dtype=np.uint32)
+    elif header == records.Header(records.SORTED, header.count, width=4) and len(payload) == 4 * header.count:
+        return np.frombuffer(payload, np.uint32).copy()
+    raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
+
+
+def encode(rows: RowNumbers) -> bytes:
+    """A block as stored: its rows, or only the first where they follow each other."""
+    count = len(rows)
+    first = int(rows[0]) if count else 0
+    if np.array_equal(rows, np.arange(first, first + count)):
+        return records.encode(records.Header(records.SORTED, count, first), b"")
+    return records.encode(records.Header(records.SORTED, count, width=4), np.ascontiguousarray(rows, np.uint32))
+
+
+@dataclass
+class _Block:
+    """The part of a sorted request that falls into one block."""
+
+    key: bytes
+    rows: RowNumbers
+    begin: int
+    end: int
+    places: NDArray[np.int64]
+    found: NDArray[np.bool_]
+    last: bool
+
+
+class SortedIds:
+    """Look-ups and planned changes in one snapshot."""
+
+    def __init__(self, source: Reader | Writer, ids: Rows) -> None:
+        self._source = source
+        self._ids = ids
+
+    def rows(self, ids: Ids) -> NDArray[np.int64]:
+        """The row of each of ``ids``, in any order; -1 where there is none."""
+        order = sort_order(ids)
+        wanted = take(ids, order)
+        found = np.full(len(ids), -1, np.int64)
+        for block in self._blocks(wanted):
+            places = block.places[block.found]
+            found[order[block.begin : block.end][block.found]] = block.rows[places]
+        return found
+
+    def plan(self, ids: Ids, rows: RowNumbers) -> tuple[Changes, NDArray[np.int64]]:
+        """What to write so that ``ids`` (sorted, each once) have these rows; and the rows they have now, or -1.
+
+        GONE removes an id. Nothing is written yet: planning reads, and a write may move what was read.
+        """
+        changes: Changes = []
+        before = np.full(len(ids), -1, np.int64)
+        for block in self._blocks(ids):
+            before[block.begin : block.end][block.found] = block.rows[block.places[block.found]]
+            now = rows[block.begin : block.end]
+            if not (block.found | (now != GONE)).any():
+                continue
+            merged, new = _merge(block, now)
+            if not len(merged) and block.key != keys.sorted_prefix():
+                changes.append((block.key, None))
+                continue
+            # Ids that come in rising order leave full blocks behind; others leave room.
+            at_end = block.last and bool((block.places >= len(block.rows)).all())
+            for begin, end in _cuts(len(merged), at_end):
+                key = block.key if begin == 0 else self._key(merged, new, begin, ids, block)
+                changes.append((key, encode(merged[begin:end])))
+        return changes, before
+
+    def _key(self, merged: RowNumbers, new: NDArray[np.int64], at: int, ids: Ids, block: _Block) -> bytes:
+        """The key of a block that begins with entry ``at``: its id is new, or in the column."""
+        value = ids[block.begin + int(new[at])] if new[at] >= 0 else self._ids.gather(merged[at : at + 1])[0]
+        return key_of([value] if isinstance(value, str) else np.array([value]))
+
+    def _blocks(self, ids: Ids) -> Iterator[_Block]:
+        """The blocks that sorted ``ids`` belong to, with their places in them."""
+        cursor = self._source.cursor(keys.IDS)
+        prefix = keys.sorted_prefix()
+        begin = 0
+        while begin < len(ids):
+            key = self._block_key(cursor, key_of(ids, begin))
+            if key is None:  # no block yet: the first one will hold them all
+                none = np.zeros(len(ids) - begin, np.int64)
+                yield _Block(prefix, np.empty(0, np.uint32), begin, len(ids), none, none.astype(bool), True)
+                return
+            rows = decode(cursor.value())
+            last = not cursor.next() or not bytes(cursor.key()).startswith(prefix)
+            end = len(ids) if last else _search(ids, bytes(cursor.key()), begin)
+            self._ids.touch(rows)
+            places, found = self._find(rows, ids, begin, end)
+            yield _Block(key, rows, begin, end, places, found, last)
+            begin = end
+        cursor.close()
+
+    def _block_key(self, cursor: Any, key: bytes) -> bytes | None:
+        """The last block that begins at or before ``key``; the cursor is there."""
+        prefix = keys.sorted_prefix()
+        there = cursor.set_range(key)
+        if not (there and bytes(cursor.key()) == key):
+            there = cursor.prev() if there else cursor.last()
+        found = bytes(cursor.key()) if there else b""
+        return found if found.startswith(prefix) else None
+
+    def _find(self, rows: RowNumbers, ids: Ids, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        column = (self._ids.starts, self._ids.counts, self._ids.addresses)
+        try:
+            if is_int(ids):
+                return _records.find_ints(*column, rows, np.ascontiguousarray(ids[begin:end]))
+            return _records.find_strings(*column, rows, *keys.utf8(ids[begin:end]))
+        except LookupError as error:
+            raise DamagedError(f"sorted ids: {error}; {records.REMEDY}") from error
+
+
+def apply(writer: Writer, changes: Changes) -> None:
+    """Write what was planned."""
+    for key, value in changes:
+        if value is None:
+            writer.delete(keys.IDS, key)
+        else:
+            writer.put(keys.IDS, key, value)
+
+
+def blocks(source: Reader | Writer) -> Iterator[tuple[bytes, RowNumbers]]:
+    """All blocks, in the order of their ids."""
+    cursor = source.cursor(keys.IDS)
+    found = cursor.set_range(keys.sorted_prefix())
+    while found and bytes(cursor.key()).startswith(keys.sorted_prefix()):
+        yield bytes(cursor.key()), decode(cursor.value())
+        found = cursor.next()
+    cursor.close()
+
+
+def _merge(block: _Block, now: RowNumbers) -> tuple[RowNumbers, NDArray[np.int64]]:
+    """The block with its changes made, and for each entry which of the changes it is (-1: an old one)."""
+    rows = block.rows.copy()
+    new = np.full(len(rows), -1, np.int64)
+    numbers = np.arange(len(now))
+    rows[block.places[block.found]] = now[block.found]
+    new[block.places[block.found]] = numbers[block.found]
+    fresh = ~block.found & (now != GONE)
+    rows = np.insert(rows, block.places[fresh], now[fresh])
+    new = np.insert(new, block.places[fresh], numbers[fresh])
+    keep = rows != GONE
+    return rows[keep], new[keep]
+
+
+def _cuts(size: int, at_end: bool) -> list[tuple[int, int]]:
+    """Where to cut a block of ``size`` entries: full blocks where ids only grow, else equal ones."""
+    if size <= BLOCK_IDS:
+        return [(0, size)]
+    count = -(-size // BLOCK_IDS)
+    cuts = [min(size, i * BLOCK_IDS) if at_end else i * size // count for i in range(count + 1)]
+    return list(pairwise(cuts))
+
+
+def key_of(ids: Ids, at: int = 0) -> bytes:
+    """The key of a block that begins with one of ``ids``."""
+    return keys.sorted_int(int(ids[at])) if is_int(ids) else keys.sorted_str(ids[at].encode())
+
+
+def _search(ids: Ids, key: bytes, begin: int) -> int:
+    """The first of sorted ``ids`` from ``begin`` on that belongs to the block of ``key`` or after."""
+    if is_int(ids):
+        if len(key) != 9:
+            raise DamagedError(f"sorted ids: a key of impossible size; {records.REMEDY}")
+        return max(begin + 1, int(np.searchsorted(ids, keys.int_of(key), side="left")))
+    low, high = begin, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if keys.sorted_str(ids[middle].encode()) < key else (low, middle)
+    return max(begin + 1, low)

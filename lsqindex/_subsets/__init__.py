@@ -1,0 +1,1 @@
+"""Subset structures: what lets a search read only part of the rows."""

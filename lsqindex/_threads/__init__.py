@@ -1,0 +1,1 @@
+"""What threads need that Python's own library does not give."""

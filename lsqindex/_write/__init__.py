@@ -1,0 +1,1 @@
+"""Changes: checked values become transactions."""

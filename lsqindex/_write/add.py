@@ -1,0 +1,211 @@
+"""Vectors into an index: checked, encoded, and written in transactions of bounded size.
+
+A transaction lives in memory until it is committed, so what is large is written in several: rows that nobody
+sees, then one last transaction that makes them all visible. Killed in between, the next writer finds the
+index as it was and removes what was left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._inputs.ids import Ids
+from .._inputs.vectors import Vectors, blocks, read_rows
+from .._query.stored import Joined, StoredVectors
+from .._storage.format.columns import Column, rows_within
+from .._storage.format.kept import to_bytes, width
+from .._storage.format.meta import Options, Training
+from .._storage.format.upgrade import upgrade
+from .._storage.lmdb.writer import COMMIT_BYTES, Writer
+from .._storage.store import LAST_AUTO_ID, NewRows, PackedPayloads, Store
+from .._subsets.multi_index import merge, postings
+from ..encoders.base import Progress as FitProgress
+from ..encoders.coder import Coder
+from ..errors import Committed, IdError
+from . import retraining
+from .training import choose_tables, discard, recode, switch, write_codes
+
+#: ``progress(rows done, rows in all)``; None where the number is not known.
+Progress = Callable[[int, int | None], None]
+
+
+@dataclass
+class Addition:
+    """Vectors to be added, opened but not read; ``ids`` None: the next numbers."""
+
+    rows: Any
+    ids: Ids | None
+    options: Options
+    upsert: bool = False
+    threads: int = 1
+    payloads: PackedPayloads | None = None
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def bytes(self, coder: Coder) -> int:
+        """About how much they take in the file."""
+        packed = sum(len(payload) for column in self.payloads or () for payload in column)
+        return len(self) * row_bytes(coder, self.options) + packed
+
+    def large(self, coder: Coder) -> bool:
+        """Whether they are too many for one transaction."""
+        return self.bytes(coder) > COMMIT_BYTES
+
+    def new_rows(self, ids: Ids, codes: NDArray[np.uint8], vectors: Any, first: int = 0) -> NewRows:
+        """Rows with these codes and kept vectors, which are of the vectors from ``first`` on."""
+        end = first + len(codes)
+        payloads = None if self.payloads is None else [column[first:end] for column in self.payloads]
+        return NewRows(ids[first:end], codes, vectors, payloads)
+
+    def encoded(self, coder: Coder, first: int = 0, end: int | None = None) -> tuple[NDArray[np.uint8], Any]:
+        """Codes, and vectors as they are kept, of some of them."""
+        block = read_rows(self.rows, slice(first, end), first=first)
+        return coder.encode(block, self.threads), kept(block, self.options.keep_vectors, first)
+
+    def named(self, next_id: int) -> Ids:
+        """Their ids."""
+        if self.ids is not None:
+            return self.ids
+        if next_id + len(self) > LAST_AUTO_ID:
+            raise IdError("ids: no numbers are left to be given; pass ids")
+        return np.arange(next_id, next_id + len(self), dtype=np.int64)
+
+    def check(self) -> None:
+        """Look at every vector, before anything is written."""
+        for first, block in blocks(self.rows):
+            kept(block, self.options.keep_vectors, first)
+
+
+class Encoded:
+    """An addition encoded ahead of its turn, while another may be writing."""
+
+    def __init__(self, addition: Addition, coder: Coder) -> None:
+        self._coder = coder
+        self._rows = None if addition.large(coder) else addition.encoded(coder)
+
+    def by(self, coder: Coder) -> tuple[NDArray[np.uint8], Any] | None:
+        """The codes, if they are by this coder."""
+        return self._rows if coder is self._coder else None
+
+
+def add(
+    writer: Writer,
+    addition: Addition,
+    coder: Coder,
+    ahead: Encoded,
+    report: Progress,
+    training_progress: FitProgress | None = None,
+) -> Ids:
+    """Add in the open transaction, and commit; the ids. Trains first, where enough vectors are there now."""
+    options, old, training = addition.options, coder, None
+    due = not coder.trained and len(addition) > 0 and _count_after(writer, addition) >= options.train_size
+    if due or not coder.floats:
+        coder.check_present()  # before the vectors are read
+    if due or addition.large(coder):
+        addition.check()
+    if due:
+        stored = StoredVectors(Store(writer, options), coder)
+        both = Joined(stored, addition.rows)
+        coder, training = retraining.first_fit(writer, options, coder, both, len(addition), training_progress)
+    ids = addition.named(writer.state.next_id)
+    if addition.large(coder):
+        if not addition.upsert:
+            Store(writer, options).refuse_known(ids)
+        review = _add_large(writer, addition, ids, old, coder, training, report)
+    else:
+        codes, vectors = ahead.by(coder) or addition.encoded(coder)
+        if due:
+            recode(writer, options, old, coder, addition.threads, writer.state.count + len(addition), training)
+        choose_tables(writer, coder, len(addition))
+        insert(writer, addition.new_rows(ids, codes, vectors), options, upsert=addition.upsert)
+        review = retraining.review_due(writer)
+        report(len(addition), len(addition))  # before the commit: if it raises, nothing was added
+        writer.commit()
+    if due or len(addition) >= postings.UNIT_ROWS:
+        merge.settle(writer)
+    if review or writer.state.next_generation:
+        # What cannot be rewritten now (a full disk), later adds rewrite.
+        with Committed("the vectors were added"):
+            if review:
+                retraining.review(writer, options, coder, addition.rows)
+            retraining.catch_up(writer, options, coder, addition.threads, len(addition))
+        writer.abort()
+    return ids
+
+
+def _count_after(writer: Writer, addition: Addition) -> int:
+    """How many vectors there will be."""
+    count = writer.state.count + len(addition)
+    if addition.upsert and addition.ids is not None and count >= addition.options.train_size:
+        count -= int((Store(writer, addition.options).rows_of(addition.ids) >= 0).sum())
+    return count
+
+
+def insert(writer: Writer, rows: NewRows, options: Options, *, upsert: bool, nested: bool = False) -> None:
+    """Insert rows in the open transaction."""
+    if rows.payloads is not None:
+        writer.run(upgrade)  # older formats have no place for them
+    writer.run(lambda writer: Store(writer, options).insert(rows, upsert=upsert), nested=nested)
+
+
+def _add_large(
+    writer: Writer,
+    addition: Addition,
+    ids: Ids,
+    old: Coder,
+    coder: Coder,
+    training: Training | None,
+    report: Progress,
+) -> bool:
+    """Stage rows, and codes where the index was trained for them, in several transactions; then show all in one.
+
+    Whether it is time to look if the encoder still suits the vectors.
+    """
+    options, n, at = addition.options, len(addition), 0
+    first = writer.state.rows
+    each = addition.bytes(coder) // n
+    step = rows_within(COMMIT_BYTES, each)
+    try:
+        if addition.payloads is not None:
+            writer.run(upgrade)
+        column = None if coder is old else write_codes(writer, options, old, coder, addition.threads)
+        while at < n:
+            end = min(n, at + step)
+            part = addition.new_rows(ids, *addition.encoded(coder, at, end), at)
+            writer.run(partial(_stage, options, first + at, part, column))
+            writer.commit()
+            writer.begin(step * each)
+            at = end
+            report(at, n)
+        if column is not None:
+            switch(writer, options, coder, column, writer.state.count + n, training)
+        choose_tables(writer, coder, n)
+        writer.run(lambda writer: Store(writer, options).publish(ids, upsert=addition.upsert))
+        review = retraining.review_due(writer)
+        writer.commit()
+        return review
+    except BaseException:
+        discard(writer, options)
+        raise
+
+
+def _stage(options: Options, first: int, part: NewRows, column: Column | None, writer: Writer) -> None:
+    Store(writer, options).stage(first, part, column)
+
+
+def row_bytes(coder: Coder, options: Options) -> int:
+    """About how much a row takes in the file."""
+    vectors = width(options.dim, options.keep_vectors) if options.keep_vectors else 0
+    return coder.code_size + vectors + 32
+
+
+def kept(vectors: Vectors, layout: str | None, first: int = 0) -> NDArray[np.uint8] | None:
+    """Vectors as they are kept, as bytes; None where they are not."""
+    return None if layout is None else to_bytes(vectors, layout, first)
