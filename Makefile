@@ -13,6 +13,7 @@
 # make bench-paper      every experiment of the paper's section 4
 # make bench-peers      beside FAISS, USearch, hnswlib, ScaNN, sqlite-vec and LanceDB
 # make bench-hosts      through txtai and LangChain, beside their default backends; in .venv-hosts
+# make bench-flow       how many files, functions and calls across modules an operation passes through
 # make bench-micro      kernels and storage in small; is a commit slower? make bench-micro at the one before it, then
 #                       at the commit: make bench-micro MICRO='--benchmark-compare --benchmark-compare-fail=min:10%'
 
@@ -23,7 +24,7 @@ HOSTS = $(VENV)-hosts
 SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
 
 .PHONY: demo docs test test-hosts test-long lint sanitize emulate dist clean \
-  bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts bench-micro
+  bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts bench-micro bench-flow
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -75,7 +76,7 @@ sanitize:
 emulate:
 	bash tests/emulate/run
 
-bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers: bench-%: $(VENV)/.installed
+bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-flow: bench-%: $(VENV)/.installed
 	$(PY) -m bench $*
 
 bench-hosts: $(VENV)/.installed $(HOSTS)/.installed

@@ -26,10 +26,12 @@ BENCHMARKS = {
     "hosts": "adding and searching through txtai and LangChain, beside their default backends (in .venv-hosts)",
 }
 OTHERS = {
+    "flow": "files, functions and calls across modules that open, add, delete and search pass through",
     "pages": "measures nothing: writes the pages of the results that are there again",
     "figure": "measures nothing: draws docs/pictures/recall.svg from docs/results",
 }
 ROOT = Path(__file__).parents[1]
+_FOLDERS = {"flow": "bench/results", "pages": "docs/results", "figure": "docs/pictures"}
 
 
 def main() -> None:
@@ -55,8 +57,7 @@ def _parser(asked: str, module: ModuleType | None) -> argparse.ArgumentParser:
         if name in BENCHMARKS:
             _add_common(command)
         else:
-            folder = ROOT / "docs" / ("pictures" if name == "figure" else "results")
-            command.add_argument("--out", type=Path, default=folder, help="where it goes")
+            command.add_argument("--out", type=Path, default=ROOT / _FOLDERS[name], help="where it goes")
         if module is not None and name == asked and hasattr(module, "add_arguments"):
             module.add_arguments(command)
     return parser
