@@ -58,20 +58,16 @@ test-hosts: $(VENV)/.installed $(HOSTS)/.installed
 	$(HOSTS)/bin/python -m tests_hosts
 
 test-long: $(VENV)/.installed
-	LSQINDEX_LONG=1 $(PY) -m pytest tests/test_crash.py tests/test_durability.py tests/test_processes.py \
-	  tests/test_live_file.py tests/test_forks_and_names.py tests/test_system_limits.py tests/test_interrupts.py \
-	  tests/test_damage.py tests/test_filters.py tests/test_index_machine.py
+	LSQINDEX_LONG=1 $(PY) -m pytest tests/storage tests/write tests/query/test_filters.py tests/index/test_index_machine.py
 
 sanitize:
 	rm -rf build
 	test -x $(VENV)-sanitize/bin/python || $(PYTHON) -m venv $(VENV)-sanitize
 	LSQINDEX_SANITIZE=1 $(VENV)-sanitize/bin/python -m pip install --quiet --force-reinstall '.[test]'
 	rm -rf build
-	cp tests/test_exact.py tests/test_kernels.py tests/test_multi_index.py tests/test_records.py tests/test_scan.py \
-	  $(VENV)-sanitize/
+	cp -r tests/compiled $(VENV)-sanitize/
 	cd $(VENV)-sanitize && LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 bin/python -m pytest -p no:cacheprovider -c /dev/null \
-	  test_exact.py test_kernels.py test_multi_index.py test_records.py test_scan.py
+	  ASAN_OPTIONS=detect_leaks=0 bin/python -m pytest -p no:cacheprovider -c /dev/null compiled
 
 emulate:
 	bash tests/emulate/run

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acknowledged import COPY, INDEX, Acknowledged, judge, small_units
+from tests.crash.acknowledged import COPY, INDEX, Acknowledged, judge, small_units
 
 _HEADER = struct.Struct("<QQQII")
 _PAGE = 4096

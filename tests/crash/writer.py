@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from acknowledged import COPY, DIM, INDEX, payloads, rewrite_slowly, small_units, vectors
 
 import lsqindex._storage.lmdb.engine
 import lsqindex._storage.rewrite
@@ -26,6 +25,7 @@ import lsqindex._write.add
 import lsqindex._write.retraining
 from lsqindex import Index, MultiIndex
 from lsqindex._storage.lmdb import env as envs
+from tests.crash.acknowledged import COPY, DIM, INDEX, payloads, rewrite_slowly, small_units, vectors
 
 SMALL_IDS = 300
 LARGE = (10_000, 16_000)

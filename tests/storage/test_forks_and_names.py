@@ -396,7 +396,7 @@ def test_a_name_that_a_killed_maker_left_behind_is_removed_by_the_next_writer(tm
     """Killed between giving the new file its name and taking the passing one away."""
     path = tmp_path / "index.lsq"
     killed = """
-from lsqindex.storage import files
+from lsqindex._storage.lmdb import files
 files._sync_directory = lambda path: os.kill(os.getpid(), 9)
 Index.create(sys.argv[1], 2)
 """

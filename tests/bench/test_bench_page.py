@@ -23,7 +23,7 @@ from bench.plots import HUES
 pytest.importorskip("matplotlib", reason="plots are drawn by the extra bench")
 Image = pytest.importorskip("PIL.Image", reason="pictures are looked at by Pillow")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RANKS = [1.0, 10.0, 100.0]
 
 RECALL = Plot(
@@ -165,7 +165,7 @@ def test_pages_are_light_or_dark_as_the_reader_likes(written: Path, tmp_path: Pa
 
 
 def test_the_same_results_give_the_same_bytes(written: Path, tmp_path: Path) -> None:
-    program = "from pathlib import Path; from bench.page import write; from tests.test_bench_page import PAGE"
+    program = "from pathlib import Path; from bench.page import write; from tests.bench.test_bench_page import PAGE"
     command = [sys.executable, "-c", f"{program}; write(PAGE, Path({str(tmp_path)!r}), pictures=True)"]
     subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "0"})
     files = {path.name: path.read_bytes() for path in written.iterdir()}

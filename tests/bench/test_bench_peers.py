@@ -17,7 +17,7 @@ from bench.peers.adapter import NotPossible, padded
 from bench.peers.children import Child, one_core
 from bench.peers.systems import PACKAGES, System, systems, version
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ALL = systems(bits=64, axes=32, fields=16, lists=16, opq_learn=1000)
 INSTALLED = [system for system in ALL if system.installed]
 

@@ -22,7 +22,7 @@ import pytest
 
 import lsqindex
 
-HERE = Path(__file__).parent / "crash"
+HERE = Path(__file__).parents[1] / "crash"
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
 
 CHANGES = ["add", "upsert", "delete", "batch", "upsert", "delete", "add"]

@@ -27,11 +27,9 @@ import pytest
 import lsqindex
 from lsqindex import Index
 from lsqindex._subsets.multi_index import postings
+from tests.crash.acknowledged import COPY, INDEX, Log, judge
 
-HERE = Path(__file__).parent / "crash"
-sys.path.insert(0, str(HERE))
-
-from acknowledged import COPY, INDEX, Log, judge  # noqa: E402  (a script of tests/crash)
+HERE = Path(__file__).parents[1] / "crash"
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the writer's parent forks")
 

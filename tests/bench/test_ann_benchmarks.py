@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 yaml = pytest.importorskip("yaml")
 datasets = pytest.importorskip("sklearn.datasets")
 
-SOURCE = Path(__file__).parents[1] / "bench" / "ann_benchmarks"
+SOURCE = Path(__file__).parents[2] / "bench" / "ann_benchmarks"
 METRICS = ("euclidean", "angular")
 GROUPS = ("scan", "rerank", "subset")
 

@@ -14,7 +14,7 @@ import pytest
 from bench.errors import UserError
 from bench.figure import draw
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_committed_figure_is_what_the_command_writes(tmp_path: Path) -> None:

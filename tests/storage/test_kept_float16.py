@@ -23,7 +23,7 @@ from lsqindex.errors import DamagedError, VectorError
 from lsqindex.testing import reference
 
 DIM, LAYOUT = 24, "scaled-float16"
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 LSH: dict[str, Any] = {"encoder": "lsh", "bits": 48, "train_size": 100}
 
 

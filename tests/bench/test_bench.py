@@ -17,7 +17,7 @@ import pytest
 
 from lsqindex import Index
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_quick_encoders_benchmark_runs_and_writes_its_tables(tmp_path: Path) -> None:

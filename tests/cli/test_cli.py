@@ -24,7 +24,7 @@ from lsqindex._storage.format.records import REMEDY
 from lsqindex.cli import main
 from lsqindex.cli.remedies import for_the_shell
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COMMANDS = {
     "create", "add", "search", "get", "delete", "info", "check", "compact", "copy", "reencode", "train", "encoders",
     "tune", "demo",

@@ -86,7 +86,7 @@ def free(index: Index) -> bool:
 @needs_signals
 def test_interrupts_leave_nothing_behind(tmp_path: Path) -> None:
     """The script fails if anything hangs, is locked, is lost or is half done."""
-    script = Path(__file__).parent / "crash" / "interrupted.py"
+    script = Path(__file__).parents[1] / "crash" / "interrupted.py"
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(lsqindex.__file__).parents[1])}
     count = 10_000 if LONG else 250
     done = subprocess.run(

@@ -60,7 +60,7 @@ class Child:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "crash" / "child.py")],
+            [sys.executable, str(Path(__file__).parents[1] / "crash" / "child.py")],
             env={
                 **os.environ,
                 "OPENBLAS_NUM_THREADS": "1",
@@ -349,7 +349,7 @@ index.add(vectors(16_000, 1))
     reader.start(
         """
         with index._reader() as snapshot:
-            from lsqindex.storage import lists
+            from lsqindex._subsets.multi_index import lists
             before = [(key, bytes(value)) for key, value in lists.entries(snapshot)]
             tell(len(before))
             hear()
@@ -371,7 +371,7 @@ def test_a_file_that_another_process_brings_to_a_newer_format(
 ) -> None:
     """Who has it open reads on, a snapshot from before, too; and writes, without a second upgrade."""
     path = tmp_path / name
-    shutil.copyfile(Path(__file__).parent / "fixtures" / name, path)
+    shutil.copyfile(Path(__file__).parents[1] / "fixtures" / name, path)
     writer, reader, snapshot = child(), child(), child()
     for one in (writer, reader, snapshot):
         one.run("index = Index.open(path)\nvectors = lambda n: np.ones((n, index.dim))", path=path)
@@ -1412,7 +1412,7 @@ def test_a_full_disk_while_rows_are_listed(child: Callable[[], Child], tmp_path:
         LISTED
         + """
 from lsqindex import MultiIndex
-from lsqindex.storage import merge
+from lsqindex._subsets.multi_index import merge
 merge.COMMIT_BYTES = 1
 index = Index.create(path, 4, encoder="lsh", bits=16, subset=MultiIndex(bits=4), keep_vectors=None)
 index.train(vectors(50, 0))

@@ -23,7 +23,7 @@ from lsqindex._subsets.multi_index import postings
 from lsqindex.encoders import from_bytes
 from lsqindex.errors import DamagedError, LsqIndexError, NewerFormatError, NotAnIndexError
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 # -- frozen bytes ---------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ READER = """
 import collections, sys
 from lsqindex import Index
 from lsqindex.errors import LsqIndexError
-from lsqindex.storage import engine
+from lsqindex._storage.lmdb import engine
 
 path, use, times, first_map = *sys.argv[1:3], int(sys.argv[3]), int(sys.argv[4])
 engine.INITIAL_MAP = first_map

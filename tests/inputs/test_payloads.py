@@ -484,7 +484,7 @@ def test_another_process_reads_what_was_written(tmp_path: Path) -> None:
             "    print(index.payloads(['a', 'b']), index.ids({'lang': 'én'}))\n"
             "    index.add([[1, 2, 3]], ids=['c'], payloads=[{'lang': 'én', 'from': 'there'}])\n"
         )
-        environment = {"PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(Path(loader.__file__).parents[1])}
+        environment = {"PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(Path(loader.__file__).parents[2])}
         done = subprocess.run(
             [sys.executable, "-c", code, str(path)], capture_output=True, encoding="utf-8", check=True, env=environment
         )

@@ -22,7 +22,7 @@ from lsqindex.encoders.lsq import LSQ
 from lsqindex.encoders.pq import PQ
 from lsqindex.testing import EncoderConformance
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def complaints(make: Any, dim: int = 24) -> dict[str, str]:

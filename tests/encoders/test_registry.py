@@ -17,7 +17,7 @@ from lsqindex.encoders.lsh import LSH
 from lsqindex.errors import DuplicateEncoderError, ParameterError, UnknownEncoderError
 
 HOME = Path(lsqindex.__file__).parents[1]
-PLUGIN = Path(__file__).parents[1] / "examples" / "plugin_template"
+PLUGIN = Path(__file__).parents[2] / "examples" / "plugin_template"
 BUILT_IN = ("ckmeans", "flat", "itq", "kmeans", "lsh", "lsq", "okmeans", "pq")
 
 

@@ -25,7 +25,7 @@ from lsqindex import Index, MultiIndex
 from lsqindex._subsets.multi_index.tables import make_tables
 from lsqindex.encoders.base import Distance
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 # -- recall ---------------------------------------------------------------------------------------

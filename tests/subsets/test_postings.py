@@ -38,7 +38,7 @@ from lsqindex.errors import (
 )
 from lsqindex.testing import reference
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 CHUNK, UNIT, SEGMENT = 4064, 16_256, 65_024
 DIM = 4
 

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageEnhance
 
 from lsqindex import Index
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Examples:
