@@ -32,9 +32,13 @@ from ._storage.format import kept, keys
 from ._storage.format.columns import RowNumbers
 from ._storage.format.meta import Options, Subset, read_subset
 from ._storage.format.records import REMEDY
-from ._storage.lmdb import env as envs
-from ._storage.lmdb import files
-from ._storage.lmdb.env import Env, Lease, Reader, Reading, Wait, Writing
+from ._storage.lmdb import files, growth
+from ._storage.lmdb.env import Env
+from ._storage.lmdb.forks import check_process
+from ._storage.lmdb.in_memory import memory_env
+from ._storage.lmdb.locks import Wait, Writing, check_outside, take_turn
+from ._storage.lmdb.reader import Reader, Reading
+from ._storage.lmdb.registry import Lease, close_env, open_env
 from ._storage.lmdb.writer import Writer
 from ._storage.store import NewRows, Store
 from ._subsets.multi_index import merge
@@ -114,7 +118,7 @@ class Index:
             dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists
         )
         tables = subsets.begin(asked, coder, 0)
-        lease = envs.memory_env(lambda env: fill(env, options, coder, tables))
+        lease = memory_env(lambda env: fill(env, options, coder, tables))
         self._set_up(lease, path=None, read_only=False, wait=True)
 
     @classmethod
@@ -195,18 +199,18 @@ class Index:
         read_only = check_bool("read_only", read_only)
         name = file_path(path)
         index = cls.__new__(cls)
-        index._set_up(envs.open_env(name), path=name, read_only=read_only, wait=wait)
+        index._set_up(open_env(name), path=name, read_only=read_only, wait=wait)
         return index
 
     def _set_up(self, lease: Lease, *, path: str | None, read_only: bool, wait: Wait) -> None:
         env = lease.env
         try:
-            with env.read() as reader:
+            with Reading(env) as reader:
                 options, opened = _read_options(reader), env.opened
                 # Its encoder may be missing here: whatever needs it says so then.
                 coders.read_record(_encoder_record(reader))
         except BaseException:
-            env.close(lease)
+            close_env(env, lease)
             raise
         # Only now: an index in memory that becomes a file stays what it was if the file cannot be read.
         self._options, self._opened = options, opened
@@ -364,10 +368,10 @@ class Index:
                 "fresh": fresh,
                 "payloads": bool(state.payloads),
                 "fields": list(self._options.fields),
-                "payload_bytes": self._env.database_bytes(reader, keys.PAYLOADS),
-                "posting_bytes": self._env.database_bytes(reader, keys.POSTINGS),
-                "file_bytes": self._env.file_size(),
-                "free_bytes": self._env.free_bytes(reader),
+                "payload_bytes": growth.database_bytes(reader, keys.PAYLOADS),
+                "posting_bytes": growth.database_bytes(reader, keys.POSTINGS),
+                "file_bytes": growth.file_size(reader),
+                "free_bytes": growth.free_bytes(reader),
             }
 
     # -- searching ----------------------------------------------------------------------------
@@ -780,7 +784,7 @@ class Index:
         with self._locked():
             if self._path is None:
                 rewrite.save_copy(self._reader, *copied)
-                self._set_up(envs.open_env(name), path=name, read_only=False, wait=self._wait)
+                self._set_up(open_env(name), path=name, read_only=False, wait=self._wait)
                 return
         self.save(path, progress=progress)  # another thread has given it a file meanwhile
 
@@ -839,7 +843,7 @@ class Index:
         found: list[str] = []
         try:
             with self._reader() as reader:
-                reader.env.check_pages(reader)
+                reader.file.check_pages(reader.txn)
                 reader.env.columns.clear()  # look at everything again
                 found += check.problems(reader, self._options)
                 coder = self._read_coder(reader)
@@ -855,8 +859,8 @@ class Index:
         """Close the index; results stay valid. Closing twice is no error."""
         if not self._closed:
             if self._env.pid == os.getpid():
-                self._env.check_outside()
-                self._env.close(self._lease)
+                check_outside(self._env)
+                close_env(self._env, self._lease)
             self._closed = True
 
     def __enter__(self) -> Self:
@@ -893,11 +897,11 @@ class Index:
 
     def _live(self) -> Env:
         self._check_open()
-        envs.check_process(self._env)
+        check_process(self._env)
         return self._env
 
     def _reader(self) -> Reading:
-        return self._live().read(self._follow)
+        return Reading(self._live(), self._follow)
 
     def _follow(self, reader: Reader | Writer) -> None:
         """If the file was replaced: by itself, compacted or restored, or by another index?"""
@@ -917,7 +921,7 @@ class Index:
     def _take_turn(self, block: Block[Any]) -> Writer:
         while True:
             env = self._live()
-            writer = env.take_turn(self._wait, block)
+            writer = take_turn(env, self._wait, block)
             if env is self._env:
                 return writer
             # While it waited the index in memory became a file.

@@ -11,6 +11,7 @@ import numpy as np
 from .._storage.format import kept, keys
 from .._storage.format.meta import Options, Subset
 from .._storage.lmdb.env import Env
+from .._storage.lmdb.locks import write
 from .._storage.lmdb.writer import Writer
 from ..encoders import Encoder, Layout, make_encoder
 from ..encoders.base import METRICS, Metric, check_int, is_among
@@ -122,7 +123,7 @@ def fill(env: Env, options: Options, coder: Coder, subset: Subset | None) -> Non
         writer.state.code_size, writer.state.head = coder.code_size, coder.head
         writer.state.payloads = int(bool(options.fields))
 
-    with env.write() as writer:
+    with write(env) as writer:
         writer.begin()
         writer.run(operation)
         writer.commit()

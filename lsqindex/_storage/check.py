@@ -18,7 +18,7 @@ from .format import deleted, keys, records, sorted_ids
 from .format.columns import CHUNK_ROWS, Column, RowNumbers, ids_column
 from .format.meta import Options, check_format, read_subset, read_training
 from .format.rows import Rows
-from .lmdb.env import Reader
+from .lmdb.reader import Reader
 from .store import Store
 
 

@@ -21,9 +21,13 @@ from .format.columns import Column, RowNumbers, rows_within
 from .format.meta import Options, Subset, read_subset, read_training
 from .format.records import REMEDY
 from .format.rows import Rows
-from .lmdb import engine, files
-from .lmdb import env as envs
-from .lmdb.env import Env, Reader, Wait
+from .lmdb import files
+from .lmdb.env import Env
+from .lmdb.errors import lmdb_errors
+from .lmdb.growth import file_size, free_bytes
+from .lmdb.locks import Wait, write
+from .lmdb.reader import Reader, Reading
+from .lmdb.registry import close_env, open_env
 from .lmdb.writer import COMMIT_BYTES, Writer
 from .store import Store
 
@@ -58,15 +62,15 @@ def save_copy(
                 raise IndexExistsError(f"{path}: a file was made there meanwhile; nothing was changed") from error
             return
         try:
-            lease = envs.open_env(path)
+            lease = open_env(path)
         except NotAnIndexError as error:
             raise IndexExistsError(f"{path}: is there and is not an index; it is left alone") from error
         try:
-            with lease.env.write(wait) as held, engine.errors(path):
+            with write(lease.env, wait) as held, lmdb_errors(path):
                 held.begin()
                 _replace(new, held)
         finally:
-            lease.env.close(lease)
+            close_env(lease.env, lease)
 
 
 def compact(writer: Writer, options: Options, progress: Progress, choose: Choice = read_subset) -> None:
@@ -104,8 +108,8 @@ def tidy_small(writer: Writer, options: Options) -> None:
     # What the caller asked for is durable by now: a disk without room for a copy must not make it look undone.
     with Committed("the change was committed"):
         writer.begin()
-        size = writer.env.file_size()
-        used = size - writer.env.free_bytes(writer)
+        size = file_size(writer)
+        used = size - free_bytes(writer)
         if used <= _SMALL and size > 1.6 * used + _SLACK:
             compact(writer, options, lambda done, total: None)
     writer.abort()
@@ -117,7 +121,7 @@ def _replace(new: Env, held: Writer) -> None:
     It will go on from the old one's transaction number, so it must not be ahead of it; and as LMDB's two meta
     pages take turns, both numbers must be even, or both odd.
     """
-    with new.write() as writer:
+    with write(new) as writer:
         writer.begin()
         while held.state.txn < writer.txn.id() or (held.state.txn - writer.txn.id()) % 2:
             held.commit(always=True)
@@ -131,7 +135,7 @@ def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progres
     old = Store(source, options)
     living = old.living()
     step = rows_within(COMMIT_BYTES, old.row_bytes())
-    with new.write() as writer:
+    with write(new) as writer:
         writer.begin()
         writer.run(lambda writer: _copy_meta(source, options, choose(source), writer))
         for first in range(0, len(living), step):
@@ -142,14 +146,14 @@ def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progres
             progress(first + len(part), len(living))
         writer.run(lambda writer: _copy_sorted(source, old.ids(), writer, living))
         writer.commit()
-    with new.read() as reader:
+    with Reading(new) as reader:
         if reader.state.count != source.state.count or reader.get(keys.META, keys.OPTIONS) is None:
             raise StorageError(f"{new.path}: the copy is not whole; nothing was changed")
 
 
 def _list_all(new: Env) -> None:
     """The posting lists of a copy, made from its codes."""
-    with new.write() as writer:
+    with write(new) as writer:
         writer.begin()
         merge.catch_up(writer, everything=True)
 

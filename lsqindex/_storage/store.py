@@ -30,7 +30,8 @@ from .format.payload_columns import payload_columns
 from .format.records import REMEDY
 from .format.rows import Rows
 from .format.sorted_ids import GONE, Ids, SortedIds
-from .lmdb.env import Reader
+from .lmdb.growth import database_bytes
+from .lmdb.reader import Reader
 from .lmdb.writer import Writer
 
 #: A full chunk with this share of deleted rows, or more, is given back.
@@ -160,7 +161,7 @@ class Store:
     def row_bytes(self) -> int:
         """About how much a row takes in the file."""
         source = self.source
-        payloads = source.env.database_bytes(source, keys.PAYLOADS) if self.state.payloads else 0
+        payloads = database_bytes(source, keys.PAYLOADS) if self.state.payloads else 0
         return sum(max(16, column.width) for column in self.columns()) + payloads // max(1, self.state.stored)
 
     def insert(self, rows: NewRows, *, upsert: bool = False) -> None:

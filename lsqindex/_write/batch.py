@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from .._compiled.gate import Block
 from .._inputs.ids import once, read_ids
-from .._storage.lmdb import engine
+from .._storage.lmdb.errors import lmdb_errors
 from .._storage.lmdb.writer import Writer
 from .._storage.store import Store
 from ..errors import BusyError, ClosedError, ForkedError
@@ -84,7 +84,7 @@ class Batch(Block["Batch"]):
     def _end(self, error: BaseException | None) -> None:
         writer = self._open()
         self._writer = None
-        with engine.errors(writer.env.path):
+        with lmdb_errors(writer.env.path):
             if isinstance(error, lmdb.Error):
                 raise error
         if error is None:

@@ -31,7 +31,7 @@ from .._query.stored import StoredVectors, vectors_of
 from .._storage.format import keys, records
 from .._storage.format.columns import CHUNK_ROWS
 from .._storage.format.meta import MAX_ERROR, MAX_ROWS, Options, Training, read_training
-from .._storage.lmdb.env import Reader
+from .._storage.lmdb.reader import Reader
 from .._storage.lmdb.writer import COMMIT_BYTES, Writer
 from .._storage.store import Store
 from ..encoders import Encoder

@@ -26,7 +26,7 @@ import numpy as np
 
 from lsqindex import Index
 from lsqindex._compiled import gate as _gate
-from lsqindex._storage.lmdb import env as envs
+from lsqindex._storage.lmdb import registry
 from lsqindex.errors import LsqIndexError
 
 #: Seconds after which one round hangs.
@@ -287,7 +287,7 @@ class Run:
         index.save(self.copy)
         self.in_memory()  # these, as compact() did, remove what interrupted ones have left
         index.close()
-        assert not envs._registry, envs._registry
+        assert not registry.by_path, registry.by_path
         assert not list(self.directory.glob(".*.new*"))
         with Index.open(self.copy, read_only=True) as copied:
             assert copied.check() == [] and len(copied) == len(ids) + 1

@@ -24,7 +24,7 @@ import lsqindex._subsets.multi_index.merge
 import lsqindex._write.add
 import lsqindex._write.retraining
 from lsqindex import Index, MultiIndex
-from lsqindex._storage.lmdb import env as envs
+from lsqindex._storage.lmdb.registry import open_env
 from tests.crash.acknowledged import COPY, DIM, INDEX, payloads, rewrite_slowly, small_units, vectors
 
 SMALL_IDS = 300
@@ -166,7 +166,7 @@ def live(
     if not sync:
         life.index.close()
         # All who open a file in a process share one environment: this one is not synced.
-        unsynced = envs.open_env(life.directory / INDEX, sync=False)
+        unsynced = open_env(life.directory / INDEX, sync=False)
         life.index = Index.open(life.directory / INDEX)
         assert unsynced.env.users.inside == 2
     if in_turn:

@@ -477,9 +477,9 @@ if {closed}:
     file.close()
 del memory, file, batch, kept
 # Modules whose names are taken away early, as happens when others hold references to them.
-import lsqindex._storage.lmdb.env, lsqindex.index
-for module in (lsqindex._storage.lmdb.env, lsqindex.index):
-    for name in ("os", "contextlib", "threading", "_registry_lock", "envs"):
+import lsqindex._storage.lmdb.env, lsqindex._storage.lmdb.registry, lsqindex.index
+for module in (lsqindex._storage.lmdb.env, lsqindex._storage.lmdb.registry, lsqindex.index):
+    for name in ("os", "contextlib", "threading", "lock", "registry", "close_env", "check_outside"):
         if hasattr(module, name):
             setattr(module, name, None)
 """,

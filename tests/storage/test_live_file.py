@@ -19,6 +19,7 @@ import pytest
 import lsqindex
 from lsqindex import Index
 from lsqindex._storage.lmdb import pages
+from lsqindex._storage.lmdb.reader import Reading
 from lsqindex.errors import DamagedError
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
@@ -146,9 +147,9 @@ def test_commits_between_reading_the_meta_pages_and_walking_the_trees(
                 commits.append(index.add(np.ones((2000, 4))))
             return file
 
-        with index._env.read() as reader:
+        with Reading(index._env) as reader:
             monkeypatch.setattr(pages, "_map", slow)
-            assert pages.check_snapshot(index._env._fd, str(path), reader.txn.id(), deep=deep)
+            assert pages.check_snapshot(reader.file.fd, str(path), reader.txn.id(), deep=deep)
         assert len(commits) == 2
 
 
@@ -165,6 +166,6 @@ def test_a_finding_in_every_snapshot_is_damage(tmp_path: Path, monkeypatch: pyte
 
         monkeypatch.setattr(pages, "check_pages", damaged)
         monkeypatch.setattr(pages, "_PAUSE", 0)
-        with index._env.read() as reader, pytest.raises(DamagedError, match="page 7: a damaged page; restore"):
-            reader.env.check_pages(reader)
+        with Reading(index._env) as reader, pytest.raises(DamagedError, match="page 7: a damaged page; restore"):
+            reader.file.check_pages(reader.txn)
         assert len(found) > 1

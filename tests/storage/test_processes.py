@@ -27,7 +27,7 @@ import pytest
 
 import lsqindex
 from lsqindex import Index
-from lsqindex._storage.lmdb import env
+from lsqindex._storage.lmdb import reader as readers
 from lsqindex.errors import BusyError, DamagedError, ForkedError, ParameterError
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
@@ -247,16 +247,16 @@ def test_a_reader_that_two_commits_overtake_takes_another_snapshot(
     times: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []
-    reader = env.Reader
+    reader = readers.Reader
 
-    def overtaken(own: env.Env, place: Any) -> env.Reader:
+    def overtaken(own: Any, file: Any, place: Any) -> readers.Reader:
         begun.append(1)
         late: Any = SimpleNamespace(txn=Overtaken(place.txn), share=place.share)
-        return reader(own, late if len(begun) <= times else place)
+        return reader(own, file, late if len(begun) <= times else place)
 
     with Index.open(path) as index:
         index.add([[1.0, 1.0]], [100])
-        monkeypatch.setattr(env, "Reader", overtaken)
+        monkeypatch.setattr(readers, "Reader", overtaken)
         if times < 10:
             assert 100 in index
             assert len(begun) > times
@@ -803,11 +803,11 @@ def test_a_forked_child_searches_and_writes_by_itself(child: Callable[[], Child]
         + """
 index = Index.open(path)
 index.add([[10, 0]], [10])
-opened = index._env.lmdb
+opened = index._env.file.lmdb
 
 def work():
     assert index.search([10, 0], k=1).ids.tolist() == [10]
-    assert index._env.lmdb is not opened
+    assert index._env.file.lmdb is not opened
     index.add([[11, 0]], [11])
     with index.batch() as batch:
         batch.add([[12, 0]], [12])

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from lsqindex import Index, MultiIndex
 from lsqindex._storage import rewrite
 from lsqindex._storage.format import columns, keys, meta, records
-from lsqindex._storage.lmdb import engine, env
+from lsqindex._storage.lmdb import engine, growth
+from lsqindex._storage.lmdb.opening import OpenFile
 from lsqindex._storage.lmdb.writer import Writer
 from lsqindex._storage.store import Store
 from lsqindex._subsets.multi_index import lists, merge, postings
@@ -765,7 +766,7 @@ def test_nothing_is_lost_when_the_map_is_full_while_listing(
     pages: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "INITIAL_MAP", 4096 * pages)
-    monkeypatch.setattr(env.Env, "lacks", lambda self, room: 0)  # it is not grown beforehand
+    monkeypatch.setattr(growth, "lacks", lambda file, room: 0)  # it is not grown beforehand
     replayed: list[int] = []
     replay = Writer._replay
 
@@ -911,7 +912,7 @@ def test_an_upgrade_that_is_undone_leaves_the_format(write: str, old: Path, monk
     with Index.open(old) as index:
         before, number = Content(old).entries, format_of(old)
         with monkeypatch.context() as patch:
-            patch.setattr(env.Env, "replaced", lambda self: True)  # the commit notices, after the upgrade
+            patch.setattr(OpenFile, "replaced", lambda self: True)  # the commit notices, after the upgrade
             with pytest.raises(StorageError, match="replaced"):
                 WRITES[write](index)
         assert Content(old).entries == before and formats(old) == (number,) * 3
@@ -953,7 +954,7 @@ def test_an_upgrade_when_the_map_is_full(key: bytes, write: str, old: Path, monk
     put = Writer.put
 
     def once_full(writer: Writer, db: bytes, name: bytes, value: bytes) -> None:
-        if name.startswith(key) and not full and writer._before.format < 4 and not writer.env._private:
+        if name.startswith(key) and not full and writer._before.format < 4 and not writer.env.private:
             full.append(writer.state.rows)
             raise lmdb.MapFullError("full")
         put(writer, db, name, value)
@@ -1012,7 +1013,7 @@ def test_the_first_write_upgrades_format_3(write: str, third: Path, monkeypatch:
         payloads = index.payloads(names)
         if write != "compact":
             with monkeypatch.context() as patch:
-                patch.setattr(env.Env, "replaced", lambda self: True)  # the commit notices, after the upgrade
+                patch.setattr(OpenFile, "replaced", lambda self: True)  # the commit notices, after the upgrade
                 with pytest.raises(StorageError, match="replaced"):
                     WRITES[write](index)
         assert Content(third).entries == entries and formats(third) == (3, 3, 3) and index.stats()["format"] == 3

@@ -27,6 +27,7 @@ from lsqindex._compiled.gate import Block, Gate, LockFile, Pass, locks
 from lsqindex._storage import rewrite
 from lsqindex._storage.format.columns import CHUNK_ROWS
 from lsqindex._storage.lmdb import env as envs
+from lsqindex._storage.lmdb import registry
 from lsqindex._subsets.multi_index import merge, postings
 from lsqindex._write import add as loader
 from lsqindex._write import training
@@ -346,7 +347,7 @@ def test_threads_that_close_one_index_leave_others_of_the_file_alone(tmp_path: P
         with pytest.raises(ClosedError):
             len(first)
         second.close()
-        assert not second._env.users.inside and str(path) not in envs._registry
+        assert not second._env.users.inside and str(path) not in registry.by_path
 
 
 def test_closing_that_was_interrupted_can_be_done_again(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,14 +357,14 @@ def test_closing_that_was_interrupted_can_be_done_again(index: Index, monkeypatc
     with Index.open(str(index.path)) as other:
         index.close()
         with monkeypatch.context() as patch:
-            patch.setattr(envs.Env, "close_files", stop)
+            patch.setattr(envs.Env, "close_file", stop)
             with pytest.raises(StopError):
                 other.close()
         with Index.open(str(index.path)) as third:  # finishes it
             assert third._env is not other._env and len(third) == 10
             other.close()
             assert len(third) == 10
-    assert str(index.path) not in envs._registry
+    assert str(index.path) not in registry.by_path
 
 
 def test_repr_never_fails(index: Index) -> None:
@@ -373,7 +374,7 @@ def test_repr_never_fails(index: Index) -> None:
         index.replace(lambda old: Index(3, keep_vectors=None))
         assert "0 vectors of 3" in repr(index)
         assert repr(other) == f"<Index {other.path}: not readable, ReplacedError>"
-    index._env.close(index._lease)  # another thread is closing it, and has not said so yet
+    registry.close_env(index._env, index._lease)  # another thread is closing it, and has not said so yet
     assert repr(index) == f"<Index {index.path}, closed>"
     index.close()
     assert repr(index) == f"<Index {index.path}, closed>"

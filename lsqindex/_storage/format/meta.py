@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from ...errors import DamagedError, NewerFormatError, NotAnIndexError, StorageError
+from ...errors import DamagedError, NewerFormatError, NotAnIndexError
 from . import kept, keys, records
 
 if TYPE_CHECKING:
-    from ..lmdb.env import Env, Reader
+    from ..lmdb.reader import Reader
     from ..lmdb.writer import Writer
 
 #: The version of the file's format. docs/format.md describes it; a reader refuses a newer one, and reads older ones.
@@ -329,34 +329,3 @@ def _schema(cls: Any, record: dict[str, Any], what: str) -> None:
         isinstance(record[name], kind) and not isinstance(record[name], bool) for name, kind in wanted.items()
     ):
         raise DamagedError(f"{what}: fields are missing, unknown or of a wrong type; {records.REMEDY}")
-
-
-class OvertakenError(DamagedError):
-    """The state is of a later transaction than the snapshot's number.
-
-    Damage, or two commits while a reader began: LMDB then gives it the pages of the second under the number from before
-    the first. Another snapshot tells which.
-    """
-
-
-def read_state(env: Env, txn: Any, *, writing: bool = False) -> State:
-    """The state of the snapshot; it must be of the very transaction that LMDB says was the last."""
-    value = txn.get(keys.STATE, db=env.dbs[keys.META])
-    if value is None:
-        raise DamagedError(f"{env.path}: the state is missing; {records.REMEDY}")
-    data, known = bytes(value), env.last_state
-    state = known[1] if known and known[0] == data else State.from_record(data)
-    if state.txn != txn.id() - writing:
-        if env.linked and not writing:
-            raise StorageError(f"{env.path}: the file was changed by another of its names; open it by one name only")
-        if state.txn > txn.id():
-            raise OvertakenError(
-                f"{env.path}: the state is of transaction {state.txn}, and the lock file knows of {txn.id()}: another "
-                "process uses the file with another lock file (close the index in all processes, and open it by one "
-                f"name), or the file is damaged; {records.REMEDY}"
-            )
-        raise DamagedError(
-            f"{env.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {records.REMEDY}"
-        )
-    env.last_state = (data, state)
-    return state

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..._compiled import records as _records
 from ...errors import DamagedError
-from ..lmdb.env import Reader
+from ..lmdb.reader import Reader
 from ..lmdb.writer import Writer
 from . import keys, records
 from .columns import CHUNK_ROWS, Column, RowNumbers, Values
@@ -178,7 +178,7 @@ def _look_up(column: Column, source: Reader | Writer, old: _Known) -> _Known:
         raise DamagedError(f"{column.what}: rows from {firsts[i]} on do not follow row {before[i]}; {records.REMEDY}")
     # Full parts without a gap of pieces between them stay where they are: LMDB gives a value that would fill half a
     # page pages of its own.
-    whole = (firsts == begins) & (firsts + seen == ends) & (sizes > source.env.page_size // 2)
+    whole = (firsts == begins) & (firsts + seen == ends) & (sizes > source.file.page_size // 2)
     run = int(np.argmin(whole)) if not whole.all() else len(whole)
     starts = np.concatenate([old.starts[:keep], firsts.astype(np.uint32)])
     checksums = np.concatenate([old.checksums[:keep], checksums])

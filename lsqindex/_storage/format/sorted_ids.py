@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..._compiled import records as _records
 from ...errors import DamagedError
-from ..lmdb.env import Reader
+from ..lmdb.reader import Reader
 from ..lmdb.writer import Writer
 from . import keys, records
 from .columns import CHUNK_ROWS, RowNumbers

@@ -37,7 +37,7 @@ def upgrade(writer: Writer) -> None:
 def _new_database(writer: Writer, name: bytes) -> None:
     """The database that a format brought, empty."""
     # (A handle made in a transaction is void if that is undone: it is the writer's own until the commit.)
-    made = writer.env.lmdb.open_db(name, txn=writer.txn)
+    made = writer.file.lmdb.open_db(name, txn=writer.txn)
     if writer.txn.stat(made)["entries"]:
         raise DamagedError(f"{writer.env.path}: a file of format {writer.state.format} with {name.decode()}; {REMEDY}")
     writer.dbs = {**writer.dbs, name: made}

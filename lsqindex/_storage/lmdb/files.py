@@ -9,7 +9,10 @@ from collections.abc import Iterator
 
 from ..._compiled.gate import File, LockFile
 from . import engine, names, pages
-from .env import Env, try_lock
+from .env import Env
+from .errors import lmdb_errors, system_error, system_errors
+from .locks import try_lock
+from .registry import close_env, make_env
 from .writer import Writer
 
 
@@ -24,15 +27,15 @@ def new_file(path: str) -> Iterator[Env]:
     passing, lock = _claim(path)
     env = None
     try:
-        with engine.errors(path):
+        with lmdb_errors(path):
             engine.create(passing)
-        env = Env(passing, sync=False, private=True)
+        env = make_env(passing, sync=False, private=True)
         yield env
     finally:
         # (A child that was forked in the block leaves the file to its parent.)
         if os.getpid() == maker:
             if env is not None:
-                env.close()
+                close_env(env)
             _remove_locked(passing, lock)
 
 
@@ -40,7 +43,7 @@ def _claim(path: str) -> tuple[str, LockFile]:
     """A new, empty file: its name, and what holds its lock."""
     while True:
         passing = names.fresh(path)
-        with engine.system_errors(path):
+        with system_errors(path):
             lock = LockFile(passing, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0))
         # Between these two lines another may take it for a leftover.
         if try_lock(lock.fd) and os.path.exists(passing):
@@ -63,7 +66,7 @@ def finish(env: Env) -> str:
     """Put a new file on the disk and close it; its path."""
     env.sync()
     with env.gate.alone():
-        env.close_files()
+        env.close_file()
     with contextlib.suppress(OSError):
         os.unlink(env.path + "-lock")
     return env.path
@@ -77,11 +80,11 @@ def place(new: str, path: str) -> None:
         raise
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
-            raise engine.system_error(error, path) from error
+            raise system_error(error, path) from error
         # A file system without hard links.
         if os.path.lexists(path):
             raise FileExistsError(path) from None
-        with engine.system_errors(path):
+        with system_errors(path):
             os.rename(new, path)
     _sync_directory(path)
 
@@ -94,7 +97,7 @@ def replace(new: str, writer: Writer) -> None:
     that the path leads elsewhere; who opens the path gets the old file or the new.
     """
     env = writer.env
-    with engine.system_errors(env.path):
+    with system_errors(env.path):
         pages.set_txn(new, writer.state.txn)
         os.replace(new, env.path)
     _sync_directory(env.path)
@@ -121,5 +124,5 @@ def _remove_locked(path: str, lock: LockFile) -> None:
 
 def _remove(path: str) -> None:
     for name in (path, path + "-lock"):
-        with contextlib.suppress(FileNotFoundError), engine.system_errors(path):
+        with contextlib.suppress(FileNotFoundError), system_errors(path):
             os.unlink(name)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from ..._compiled.records import check_pages, last_freed
 from ...errors import DamagedError, NotAnIndexError
 from ..format.records import REMEDY
-from . import engine
+from .errors import system_errors
 
 _MAGIC = 0xBEEFC0DE
 _META = struct.Struct("<IIQQIH90xQQ")  # 136 bytes: LSQ_META_SIZE of pages.h
@@ -48,7 +48,7 @@ def read_metas(fd: int, path: str) -> tuple[Meta, Meta]:
     problem = ""
     # Another process may commit between two reads: what looks odd is looked at again.
     for _ in range(_TRIES):
-        with engine.system_errors(path):
+        with system_errors(path):
             first = _read(fd, 0)
             page_size = first.page_size if first else 4096
             second = _read(fd, page_size if 512 <= page_size <= 65536 else 4096)
@@ -81,7 +81,7 @@ def check_snapshot(fd: int, path: str, txn: int, *, deep: bool = False) -> bool:
         metas = read_metas(fd, path)
         if max(meta.txn for meta in metas) < txn:
             return False
-        with engine.system_errors(path):
+        with system_errors(path):
             problem = _problem(fd, metas, txn % 2, deep)
         if not problem:
             return True

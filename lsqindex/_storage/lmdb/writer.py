@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import lmdb
 
@@ -12,13 +12,14 @@ from ..._compiled.gate import Pass
 from ..._compiled.records import overflow_sound
 from ...errors import BusyError, DamagedError, LsqIndexError, StorageError
 from ..format import keys
-from ..format.meta import FORMAT, State, read_state
+from ..format.meta import FORMAT, State
 from ..format.records import REMEDY
 from ..format.upgrade import upgrade
-from . import engine
-
-if TYPE_CHECKING:
-    from .env import Env
+from . import growth
+from .env import Env
+from .errors import lmdb_errors, translated
+from .opening import OpenFile, UpgradedError
+from .reader import read_state
 
 Result = TypeVar("Result")
 #: What a write transaction does; done again, whole, when the map had to grow.
@@ -28,15 +29,6 @@ _TRIES = 20
 
 #: A transaction is committed when it has written about so much: LMDB keeps it in memory until then.
 COMMIT_BYTES = 64 << 20
-
-
-class UpgradedError(Exception):
-    """Another process has brought the file to a newer format since it was opened here: open it again."""
-
-    def __init__(self, database: bytes) -> None:
-        super().__init__(database)
-        #: What the file has since then.
-        self.database = database
 
 
 class Writer:
@@ -52,6 +44,8 @@ class Writer:
         self.env = env
         #: Inside the gate while a transaction is open: the map may not move under it.
         self.place = place
+        #: What it writes to.
+        self.file: OpenFile = None  # type: ignore[assignment]  # until a transaction begins
         #: The innermost transaction.
         self.txn: Any = None
         self.state = State()
@@ -82,31 +76,33 @@ class Writer:
         env, place = self.env, self.place
         for _ in range(_TRIES):
             place.enter()
-            asleep = not env.dbs or env.readonly  # since a fork, or opened again by a reader
-            need = 0 if asleep else env.lacks(reserve)
-            resized = False
-            if not asleep and not need:
+            file, need, resized = env.file, 0, False
+            if file is None or not file.writable:  # since a fork, or opened again by a reader
+                place.leave()
+                env.reopen(writable=True)
+                continue
+            need = growth.lacks(file, reserve)
+            if not need:
                 try:
-                    self.txn = place.begin(env.lmdb, write=True)
-                    env.check_one_lock_file(self.txn)
+                    self.txn = place.begin(file.lmdb, write=True)
+                    file.check_one_lock_file(self.txn)
                     break
                 except lmdb.MapResizedError:
                     resized = True
                 except lmdb.Error as error:
-                    raise engine.translated(error, env.path) from error
+                    raise translated(error, env.path) from error
             place.leave()
             if resized:
-                env.follow_map()
-            elif need:
-                env.grow(need)
+                growth.follow(env)
             else:
-                env.reopen(writable=True)
+                growth.grow(env, need)
         else:
             raise StorageError(f"{env.path}: the map grows all the time")
+        self.file = file
         try:
-            with engine.errors(env.path):
-                self.state = copy.copy(read_state(env, self.txn, writing=True))
-                self.dbs = env.databases(self.state)
+            with lmdb_errors(env.path):
+                self.state = copy.copy(read_state(env, file, self.txn, writing=True))
+                self.dbs = file.databases(self.state)
         except BaseException:
             self.abort()
             raise
@@ -128,9 +124,9 @@ class Writer:
             state, outer, kept = copy.copy(self.state), self.txn, False
             try:
                 if nested:
-                    self.txn = self.env.begin(write=True, parent=outer)
+                    self.txn = self.file.begin(write=True, parent=outer)
                     self.clean = False
-                with engine.errors(self.env.path):
+                with lmdb_errors(self.env.path):
                     result = operation(self)
                 kept = True
                 if nested:
@@ -170,12 +166,12 @@ class Writer:
         while True:
             self.state.txn = self.txn.id() if number is None else number
             try:
-                if self.env.replaced():
+                if self.file.replaced():
                     raise StorageError(f"{self.env.path}: was replaced meanwhile; nothing was written, try again")
-                with engine.errors(self.env.path):
+                with lmdb_errors(self.env.path):
                     self.put(keys.META, keys.STATE, self.state.to_record())
                     self.txn.commit()
-                self.env.dbs = self.dbs
+                self.file.dbs = self.dbs
                 self.abort()  # of the transaction nothing is left but its place
                 return
             except lmdb.MapFullError:
@@ -199,7 +195,7 @@ class Writer:
         log, base = self._log, self._before.txn
         self.abort()
         self._whole = False
-        self.env.grow()
+        growth.grow(self.env)
         self._begin()
         if self.state.txn != base:
             self.abort()
@@ -233,5 +229,5 @@ class Writer:
 
     def guard(self, key: Any, value: Any) -> None:
         """DamagedError where LMDB would free other pages than those of ``value``, which is to go."""
-        if value is not None and not overflow_sound(value, len(key), self.env.page_size):
+        if value is not None and not overflow_sound(value, len(key), self.file.page_size):
             raise DamagedError(f"{self.env.path}: an overflow page is damaged; {REMEDY}")

@@ -19,7 +19,7 @@ from ..._storage.format import keys, records
 from ..._storage.format.columns import RowNumbers
 from ..._storage.format.meta import Subset, read_subset
 from ..._storage.format.rows import Rows
-from ..._storage.lmdb.env import Reader
+from ..._storage.lmdb.reader import Reader
 from ..._storage.lmdb.writer import Writer
 from ...errors import DamagedError
 from . import postings
@@ -93,7 +93,7 @@ def _look_up(source: Reader | Writer, subset: Subset, old: _Known) -> _Known:
     addresses, sizes = _records.places(values)
     # What stays: full segments, in values too large for a page that others share.
     stays = firsts // postings.SEGMENT_ROWS < state.listed // postings.SEGMENT_ROWS
-    stays &= (sizes.reshape(-1, tables) > source.env.page_size // 2).all(axis=1)
+    stays &= (sizes.reshape(-1, tables) > source.file.page_size // 2).all(axis=1)
     run = int(np.argmin(stays)) if not stays.all() else len(stays)
     lists = Lists(
         np.concatenate([old.lists.firsts[:keep], firsts.astype(np.uint32)]),

@@ -25,7 +25,7 @@ from ..._compiled import records as _records
 from ..._storage.format import deleted, keys, records
 from ..._storage.format.columns import CHUNK_ROWS, RowNumbers, codes_column
 from ..._storage.format.meta import Subset
-from ..._storage.lmdb.env import Reader
+from ..._storage.lmdb.reader import Reader
 from ..._storage.lmdb.writer import Writer
 from ...errors import DamagedError
 

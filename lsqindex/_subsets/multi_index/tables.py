@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from ..._storage.format import meta
 from ..._storage.format.records import REMEDY
-from ..._storage.lmdb.env import Reader
+from ..._storage.lmdb.reader import Reader
 from ..._storage.lmdb.writer import Writer
 from ...encoders import Encoder, Layout
 from ...encoders.base import check_int

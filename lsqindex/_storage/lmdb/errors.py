@@ -1,0 +1,112 @@
+"""Errors of LMDB and of the operating system, translated into those of the package."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import Any
+
+import lmdb
+
+from ...errors import DamagedError, DiskFullError, IndexMissingError, LsqIndexError, NotAnIndexError, StorageError
+from ..format.records import REMEDY
+
+#: Transactions that may read at once, in all processes; 64 bytes each in the lock file, and a page for the rest.
+READERS = 1022
+#: What the system says when a disk, a quota or the size that a file may have is used up.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class lmdb_errors:  # noqa: N801 - used like a function
+    """LMDB's errors as ours, in a ``with`` block; a full map is the writer's own business."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, lmdb.Error) and not isinstance(error, lmdb.MapFullError):
+            raise translated(error, self._path) from error
+
+
+def translated(error: lmdb.Error, path: str) -> LsqIndexError:
+    """One of LMDB's errors as ours."""
+    if error.code in NO_ROOM:
+        return _full(error.code, path)
+    # LMDB calls a write that was cut short, as the last one on a full disk is, an input/output error.
+    if error.code == errno.EIO and _no_room(path):
+        return _full(errno.ENOSPC, path)
+    if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.BadTxnError | lmdb.PanicError):
+        return DamagedError(f"{path}: LMDB says {error}; {REMEDY}")
+    if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError):
+        return NotAnIndexError(f"{path}: not an index ({error})")
+    if isinstance(error, lmdb.ReadersFullError):
+        return StorageError(f"{path}: {READERS} transactions are reading already; use fewer at once")
+    return _refused(error.code or 0, path, str(error))
+
+
+def system_error(error: OSError, path: str) -> LsqIndexError:
+    """One of the system's errors as ours."""
+    if error.errno in NO_ROOM:
+        return _full(error.errno, path)
+    if error.errno == errno.ENOENT:
+        return IndexMissingError(f"{path}: no such file, or no longer")
+    return _refused(error.errno or 0, path, error.strerror or str(error))
+
+
+class system_errors:  # noqa: N801 - used like a function
+    """The system's errors as ours, in a ``with`` block that calls nobody else's code."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, OSError) and not isinstance(error, LsqIndexError):
+            raise system_error(error, self._path) from error
+
+
+def _refused(code: int, path: str, cause: str) -> StorageError:
+    remedy = _REMEDIES.get(code)
+    return StorageError(code, f"{path}: {cause}" + (f"; {remedy}" if remedy else ""))
+
+
+def _no_room(path: str) -> bool:
+    """Whether the disk, or what this process may write to a file, is about full."""
+    with contextlib.suppress(OSError, ImportError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if limit != resource.RLIM_INFINITY and os.path.getsize(path) + _LITTLE > limit:
+            return True
+    with contextlib.suppress(OSError, AttributeError):
+        disk = os.statvfs(path)
+        return disk.f_bavail * disk.f_frsize < _LITTLE
+    return False
+
+
+def _full(code: int, path: str) -> DiskFullError:
+    return DiskFullError(
+        code, f"{path}: no room left for what was to be written ({os.strerror(code)}); make room, try again"
+    )
+
+
+_PERMISSIONS = "check who may read and write the file and its directory"
+_REMEDIES = {
+    errno.EMFILE: "close indexes or files that are not needed, or raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "too many files are open in the whole system; close some",
+    errno.EACCES: _PERMISSIONS,
+    errno.EPERM: _PERMISSIONS,
+    errno.EROFS: "the file system is read-only; open the index with read_only=True",
+    errno.ENOMEM: "free memory, or raise the limit of address space (ulimit -v)",
+    errno.EIO: "the disk may be failing; look into the log of the system, and save(path) to another disk",
+    errno.ENOTDIR: "a part of the path is not a directory; check the path",
+    errno.ELOOP: "symbolic links lead in a circle; check the path",
+    errno.ENAMETOOLONG: "give it a shorter name",
+}
+_LITTLE = 16 << 20

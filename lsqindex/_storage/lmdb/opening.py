@@ -1,0 +1,199 @@
+"""Opening a file: everything that is checked before LMDB reads a page, and what is then open.
+
+LMDB trusts its file, so its pages are checked first (``pages.py``). The path may lead to another file at any moment
+(compact, save over it): a file that was replaced while it was being opened is opened again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+import lmdb
+
+from ..._compiled.gate import File
+from ...errors import DamagedError, IndexMissingError, LinkedError, NotAnIndexError, StorageError
+from ..format import keys
+from ..format.meta import FORMAT, State, check_format
+from ..format.records import REMEDY
+from . import engine, names, pages
+from .errors import system_error, translated
+
+_TRIES = 20
+#: (A pipe must not make us wait for its other end.)
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+class UpgradedError(Exception):
+    """Another process has brought the file to a newer format since it was opened here: open it again."""
+
+    def __init__(self, database: bytes) -> None:
+        super().__init__(database)
+        #: What the file has since then.
+        self.database = database
+
+
+class OpenFile:
+    """A file that is open: LMDB's environment, its databases, and a descriptor of our own. Freeing it closes it."""
+
+    def __init__(self, path: str, *, writable: bool, sync: bool, private: bool, memory: bool) -> None:
+        self.path = path
+        #: Opening for writing takes LMDB's lock of the writer for a moment, and would wait for one.
+        self.writable = writable
+        #: Nobody else can have it open: it needs no lock.
+        self.private = private
+        self._memory = memory
+        #: Whether the file has another name, where others use another lock file.
+        self.linked = False
+        self._sync = sync
+        try:
+            self._file = File(path, _FLAGS)
+        except FileNotFoundError as error:
+            raise IndexMissingError(f"{path}: no such file; Index.create makes one") from error
+        except OSError as error:
+            raise system_error(error, path) from error
+        self._identity = (0, 0)
+        self.page_size = 0
+        #: LMDB's environment; and whether it has a lock file, where writers see who is reading.
+        self.lmdb: Any = None
+        self._protected = True
+        self.dbs: dict[bytes, Any] = {}
+
+    @property
+    def fd(self) -> int:
+        """The descriptor."""
+        return self._file.fd
+
+    def close(self) -> None:
+        """Close the file; no transaction may be open."""
+        if self.lmdb is not None:
+            self.lmdb.close()
+        self._file.leave()
+
+    def open(self) -> bool:
+        """Check LMDB's pages and open the databases; False if the path led to another file meanwhile."""
+        status = os.fstat(self.fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotAnIndexError(f"{self.path}: is not a regular file")
+        self._identity = (status.st_dev, status.st_ino)
+        self.page_size = pages.read_metas(self.fd, self.path)[0].page_size
+        lock = self._memory or not self.private
+        self.lmdb, self._protected = engine.open_file(
+            self.path, status.st_size, readonly=not self.writable, sync=self._sync, lock=lock
+        )
+        # If the file was replaced while it was being opened, LMDB may have either one.
+        if self.replaced() or not self._pages_checked():
+            return False
+        try:
+            self.dbs = self._open_databases()
+        except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
+            raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index ({error})") from error
+        return True
+
+    def _pages_checked(self) -> bool:
+        with self.begin() as txn:
+            if pages.check_snapshot(self.fd, self.path, txn.id()):
+                return True
+        # The new file shares the lock file, where LMDB has found the number of a transaction of the new one.
+        if self.replaced():
+            return False
+        raise DamagedError(f"{self.path}: the lock file names a transaction that the file does not have; {REMEDY}")
+
+    def _open_databases(self) -> dict[bytes, Any]:
+        with self.begin() as txn:
+            if keys.META not in {bytes(name) for name in txn.cursor().iternext(keys=True, values=False)}:
+                raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
+        meta = self.lmdb.open_db(keys.META, create=False)
+        with self.begin() as txn:
+            there = {bytes(name) for name in txn.cursor().iternext(keys=True, values=False)}
+            options = txn.get(keys.OPTIONS, db=meta)
+            number = FORMAT if options is None else int(check_format(options)["format"])
+        wanted = keys.databases(number)
+        if not there >= set(wanted):
+            raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
+        return {name: self.lmdb.open_db(name, create=False) for name in wanted}
+
+    def databases(self, state: State) -> dict[bytes, Any]:
+        """The databases of a snapshot; UpgradedError where it has more than were there when the file was opened."""
+        wanted = keys.databases(state.format)
+        if wanted[-1] not in self.dbs:
+            raise UpgradedError(wanted[-1])
+        return self.dbs if len(wanted) == len(self.dbs) else {name: self.dbs[name] for name in wanted}
+
+    def begin(self, *, write: bool = False, parent: Any = None) -> Any:
+        """A transaction of LMDB, outside of the gate or within another one."""
+        return self.lmdb.begin(write=write, parent=parent, buffers=True)
+
+    def is_file(self, status: os.stat_result) -> bool:
+        """Whether this is the file of which the system gave ``status``."""
+        return (status.st_dev, status.st_ino) == self._identity
+
+    def replaced(self) -> bool:
+        """Whether the path now leads to another file than the one that is open."""
+        if self._memory:
+            return False
+        try:
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            # The name is gone. If the file has another one now, those who open it there do not know of us.
+            self.linked = os.fstat(self.fd).st_nlink > 0
+            return False
+        except OSError as error:
+            raise system_error(error, self.path) from error
+        self.linked = there.st_nlink > 1
+        return not self.is_file(there)
+
+    def check_one_lock_file(self, txn: Any) -> None:
+        """Before a transaction writes: LinkedError where somebody may use this file with another lock file.
+
+        Then neither would know of the other. LMDB counts transactions in the lock file. If the file has a newer one,
+        the next commit would undo it.
+        """
+        if self.private:
+            return
+        if os.fstat(self.fd).st_nlink > 1:
+            names.remove_dead(self.path, self._identity)
+            if os.fstat(self.fd).st_nlink > 1:
+                raise LinkedError(
+                    f"{self.path}: the file has another name (a hard link), and can only be read; "
+                    "remove the other name, or write to a copy (save(path), or cp)"
+                )
+        newest = max(meta.txn for meta in pages.read_metas(self.fd, self.path))
+        if newest != txn.id() - 1:
+            raise LinkedError(
+                f"{self.path}: the file has transaction {newest}, and its lock file knows of {txn.id() - 1}: another "
+                "process uses the file with another lock file (by another name, or this one was removed while the "
+                "index was open); close the index in all processes, and open it by one name"
+            )
+
+    def check_unchanged(self, txn: Any) -> None:
+        """If no writer knows of this reader, what it has read is good only if nobody has written since."""
+        if self.private or (self._protected and not self.linked):
+            return
+        if max(meta.txn for meta in pages.read_metas(self.fd, self.path)) != txn.id():
+            why = "by another of its names" if self.linked else "and there is no lock file"
+            raise StorageError(f"{self.path}: the file was changed while it was read, {why}; try again")
+
+    def check_pages(self, txn: Any) -> None:
+        """Look closely at LMDB's pages, those of a snapshot or of a later one; DamagedError if they are unsound."""
+        pages.check_snapshot(self.fd, self.path, txn.id(), deep=True)
+
+
+def open_file(path: str, *, writable: bool, sync: bool, private: bool, memory: bool) -> OpenFile:
+    """The file at ``path``, checked; typed errors for what is not an index, is damaged or cannot be opened."""
+    for _ in range(_TRIES):
+        try:
+            file = OpenFile(path, writable=writable, sync=sync, private=private, memory=memory)
+            try:
+                if file.open():
+                    return file
+            except BaseException:
+                file.close()
+                raise
+            file.close()
+        except lmdb.MapResizedError:
+            pass  # another process has made the file larger than the map: open it again
+        except lmdb.Error as error:
+            raise translated(error, path) from error
+    raise StorageError(f"{path}: is being replaced all the time")
