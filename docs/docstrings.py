@@ -1,12 +1,12 @@
-r"""How our docstrings, which are for readers of the source, become Markdown for the reference.
+r"""Turn our docstrings, which are written for readers of the source, into Markdown for the reference.
 
-    :class:`Layout`, :meth:`search`     a link, where the reference has the thing
+    :class:`Layout`, :meth:`search`     a link, if the reference has the object
     doctests                            blocks of code
-    lam, iterations, seed               an entry for each
+    lam, iterations, seed               one entry each
     as follows::                        as follows:
     #: Dimensions of the vectors.       the docstring of the attribute below
 
-It is an extension of Griffe, which reads the source for mkdocstrings.
+This is an extension of Griffe, which reads the source for mkdocstrings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _GROUP = re.compile(r"^(\w+(?:, \w+)+)((?:\n[ ]{4}.*)+)", re.MULTILINE)
 
 
 class Docstrings(Extension):
-    """Rewrites each docstring once the whole package is read."""
+    """Rewrites each docstring after the whole package has been read."""
 
     def on_package(self, *, pkg: Object, **_: Any) -> None:
         """Walk through the package."""
@@ -41,14 +41,14 @@ class Docstrings(Extension):
 
 
 def as_markdown(text: str, owner: Object) -> str:
-    """``text`` with links, marked blocks of code, and no more reStructuredText."""
+    """``text`` with links and marked blocks of code, and without reStructuredText."""
     text = _ROLE.sub(lambda role: _link(role[1], owner), text)
     text = re.sub(r"::$", ":", text, flags=re.MULTILINE)
     return fenced(parted(text))
 
 
 def parted(text: str) -> str:
-    """``text`` with an entry for each parameter: Griffe gives those of one entry the type and default of the first.
+    """``text`` with one entry per parameter; Griffe gives parameters that share an entry the type of the first.
 
     >>> print(parted("Parameters\\n----------\\nsize, seed\\n    How many; where\\n    it begins."))
     Parameters
@@ -69,7 +69,7 @@ def parted(text: str) -> str:
 
 
 def fenced(text: str) -> str:
-    """``text`` with its doctests in fences; after a section, such as the parameters, in one of their own.
+    """``text`` with its doctests in fences; after a section such as Parameters, they get a section of their own.
 
     >>> fenced("One:\\n\\n>>> 1 + 1\\n2\\n\\nTwo.")
     'One:\\n\\n```pycon\\n>>> 1 + 1\\n2\\n```\\n\\nTwo.'
@@ -80,7 +80,7 @@ def fenced(text: str) -> str:
 
 
 def _link(name: str, owner: Object) -> str:
-    """A link to ``name`` as ``owner`` knows it; plain where the reference does not have it."""
+    """A link to ``name`` as ``owner`` knows it; plain code if the reference does not have it."""
     first, dot, rest = name.partition(".")
     shown = name
     try:
@@ -89,15 +89,16 @@ def _link(name: str, owner: Object) -> str:
         else:
             path = owner.resolve(first) + dot + rest
     except NameResolutionError:
-        if first in owner.package["errors"].members:  # raised further in, and not imported where it is told of
+        if first in owner.package["errors"].members:  # raised further inside, so not imported here
             return f'<autoref optional identifier="{owner.package.path}.errors.{name}">`{name}`</autoref>'
-        _logger.warning(f"{owner.path}: nothing is called {name!r}")
+        if "._" not in owner.path:  # private things are not in the reference
+            _logger.warning(f"{owner.path}: nothing is called {name!r}")
         return f"`{name}`"
     return f'<autoref optional identifier="{path}">`{shown}`</autoref>'
 
 
 def _take_comment(thing: Object) -> None:
-    """The ``#:`` lines above an attribute, or above those it stands under, as its docstring."""
+    """Take the ``#:`` lines above an attribute, or above its group, as its docstring."""
     if thing.docstring or not isinstance(thing, Attribute) or thing.lineno is None:
         return
     try:

@@ -1,9 +1,9 @@
-r"""What MkDocs does not do by itself, for the site in ``mkdocs.yml``.
+r"""What the site of ``mkdocs.yml`` needs beyond MkDocs.
 
     markdown ─▶ links that leave docs/ become text, doctests are marked as such ─▶ HTML ─▶ LaTeX becomes MathML
 
-Equations are written as GitHub reads them, ``$…$`` and ``$$…$$``; ``pymdownx.arithmatex`` finds them, and here they
-become MathML, which browsers draw without a script or a font from elsewhere.
+Equations are written for GitHub, as ``$…$`` and ``$$…$$``. ``pymdownx.arithmatex`` finds them, and this file converts
+them to MathML, which browsers draw without a script or a downloaded font.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ _DIRECTIVE = re.compile(r"[ ]+# doctest: \+\w+$", re.MULTILINE)
 _CELL = re.compile(r"<td[ >].*?</td>", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((\.\.?/[^)\s]*)\)")
 _FOLDER = "/*.md"
-# The bars of a norm are as high as letters; with an exponent one of a pair would grow and the other not.
+# The bars of a norm keep the height of letters; before an exponent, one of the pair would grow and the other not.
 _BAR = re.compile(r"<m([io])[^>]*>&#x02016;</m\1>")
 _LOW_BAR = '<mo stretchy="false" lspace="0" rspace="0">&#x02016;</mo>'
-# A sign after one of , ( [ { = begins a number; MathML takes it for an operator between two, and sets it apart.
+# A sign after one of , ( [ { = begins a number; MathML would take it for a binary operator and add space.
 _SIGN = re.compile(r"((?:\[|&#x000(?:2C|28|5B|7B|3D);)</m[io]>)<mo>(&#x(?:02212|0002B);)</mo>")
 
 
 def on_config(config: Any) -> Any:
-    """Give each file of a folder that the nav names as ``folder/*.md`` its entry."""
+    """Expand ``folder/*.md`` in the nav to one entry per file."""
     config.nav = listed(config.nav, Path(config.docs_dir))
     return config
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """Prepare a page that was written for GitHub, too."""
+    """Prepare a page that is also written for GitHub."""
     markdown = _DIRECTIVE.sub("", _DOCTEST.sub("```pycon\n", markdown))
     return kept_links(markdown, Path(page.file.src_uri), Path(config.docs_dir))
 
 
 def on_page_content(content: str, page: Any, **_: Any) -> str:
-    """Draw the equations, and bars in the code of tables, which GitHub wants escaped."""
+    """Convert equations, and unescape bars in the code of tables, which GitHub needs escaped."""
     try:
         return _CELL.sub(lambda cell: cell[0].replace(r"\|", "|"), with_mathml(content))
     except Exception as error:
-        raise PluginError(f"{page.file.src_uri}: an equation that latex2mathml cannot read: {error!r}") from error
+        raise PluginError(f"{page.file.src_uri}: latex2mathml cannot read an equation: {error!r}") from error
 
 
 def listed(nav: Any, docs: Path) -> Any:
-    """``nav`` with files in the place of ``folder/*.md``, by name.
+    """``nav`` with ``folder/*.md`` replaced by the files of the folder, sorted by name.
 
     >>> import tempfile
     >>> docs = Path(tempfile.mkdtemp())
@@ -74,7 +74,7 @@ def listed(nav: Any, docs: Path) -> Any:
 
 
 def kept_links(markdown: str, page: Path, docs: Path) -> str:
-    """``markdown`` without links to what is in the repository and not in the site; their text stays.
+    """``markdown`` without links to files of the repository that are not in the site; their text stays.
 
     >>> kept_links("see [the tests](../tests) and [tuning](../howto/tune.md)", Path("a/b.md"), Path("docs"))
     'see [the tests](../tests) and [tuning](../howto/tune.md)'
@@ -90,7 +90,7 @@ def kept_links(markdown: str, page: Path, docs: Path) -> str:
 
 
 def with_mathml(content: str) -> str:
-    r"""``content`` with MathML in the place of marked LaTeX.
+    r"""``content`` with marked LaTeX replaced by MathML.
 
     >>> with_mathml(r'<p>Half: <span class="arithmatex">\(\frac{x}{2}\)</span></p>')[:23]
     '<p>Half: <math xmlns="h'
