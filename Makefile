@@ -1,8 +1,9 @@
 # make demo       the main job on real data, from nothing
-# make test       everything CI checks: style, types, tests
-# make docs       the documentation, as a site in build/docs; warnings are errors
+# make test       style, types, and the tests of the package and its documentation
+# make test-bench the tests of the benchmarks, with FAISS and the other peers (hnswlib needs a C++ compiler)
 # make test-hosts the suites of txtai, scikit-learn and others against their adapters, in .venv-hosts
 # make test-long  crash, damage and state-machine tests in their long form (an hour or more)
+# make docs       the documentation, as a site in build/docs; warnings are errors
 # make sanitize   the kernel tests under AddressSanitizer and UBSan
 # make emulate    the kernel tests on arm64 (NEON), under qemu-user
 # make bench-encoders   the published comparison; data through LSQINDEX_DATA (docs/benchmarks.md)
@@ -14,8 +15,7 @@
 # make bench-peers      beside FAISS, USearch, hnswlib, ScaNN, sqlite-vec and LanceDB
 # make bench-hosts      through txtai and LangChain, beside their default backends; in .venv-hosts
 # make bench-flow       how many files, functions and calls across modules an operation passes through
-# make bench-micro      kernels and storage in small; is a commit slower? make bench-micro at the one before it, then
-#                       at the commit: make bench-micro MICRO='--benchmark-compare --benchmark-compare-fail=min:10%'
+# make bench-micro      the time of single operations; make bench-micro AGAINST=COMMIT compares with that commit
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -23,29 +23,38 @@ PY = $(VENV)/bin/python
 HOSTS = $(VENV)-hosts
 SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
 
-.PHONY: demo docs test test-hosts test-long lint sanitize emulate dist clean \
+.PHONY: demo docs test test-bench test-hosts test-long lint sanitize emulate dist clean \
   bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts bench-micro bench-flow
 
+# The package from this checkout, with what the demo needs.
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip
-	$(PY) -m pip install --quiet --editable '.[test]'
+	$(PY) -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+# Tools of development, and the libraries that benchmarks compare with: groups in pyproject.toml.
+$(VENV)/.installed-test $(VENV)/.installed-peers: $(VENV)/.installed-%: pyproject.toml | $(VENV)/.installed
+	$(PY) -m pip install --quiet --group $*
 	touch $@
 
 demo: $(VENV)/.installed
 	$(PY) -m lsqindex demo
 
-docs: $(VENV)/.installed
+docs: $(VENV)/.installed $(VENV)/.installed-test
 	$(PY) -m mkdocs build --strict
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.installed $(VENV)/.installed-test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
 # A file's tests stay together: some share what takes long to make.
 test: lint
-	$(PY) -m pytest -n auto --dist loadfile
+	$(PY) -m pytest -n auto --dist loadfile --ignore=tests/bench
+
+test-bench: $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-peers
+	LSQINDEX_PEERS=required $(PY) -m pytest -n auto --dist loadfile tests/bench
 
 # The package itself is the checkout, as $(VENV) has built it.
 $(HOSTS)/.installed: tests_hosts/requirements.txt
@@ -57,13 +66,13 @@ $(HOSTS)/.installed: tests_hosts/requirements.txt
 test-hosts: $(VENV)/.installed $(HOSTS)/.installed
 	$(HOSTS)/bin/python -m tests_hosts
 
-test-long: $(VENV)/.installed
+test-long: $(VENV)/.installed $(VENV)/.installed-test
 	LSQINDEX_LONG=1 $(PY) -m pytest tests/storage tests/write tests/query/test_filters.py tests/index/test_index_machine.py
 
 sanitize:
 	rm -rf build
 	test -x $(VENV)-sanitize/bin/python || $(PYTHON) -m venv $(VENV)-sanitize
-	LSQINDEX_SANITIZE=1 $(VENV)-sanitize/bin/python -m pip install --quiet --force-reinstall '.[test]'
+	LSQINDEX_SANITIZE=1 $(VENV)-sanitize/bin/python -m pip install --quiet --force-reinstall . pytest hypothesis
 	rm -rf build
 	cp -r tests/compiled $(VENV)-sanitize/
 	cd $(VENV)-sanitize && LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
@@ -72,20 +81,23 @@ sanitize:
 emulate:
 	bash tests/emulate/run
 
-bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-flow: bench-%: $(VENV)/.installed
+bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers: bench-%: \
+  $(VENV)/.installed $(VENV)/.installed-peers
 	$(PY) -m bench $*
 
 bench-hosts: $(VENV)/.installed $(HOSTS)/.installed
 	$(HOSTS)/bin/python -m bench hosts
 
-bench-micro: $(VENV)/.installed
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest bench/micro --benchmark-only --benchmark-autosave \
-	  --benchmark-storage=file://bench/results/micro $(MICRO)
+bench-flow: $(VENV)/.installed
+	$(PY) -m bench flow
 
-dist: $(VENV)/.installed
+bench-micro: $(VENV)/.installed
+	$(PY) -m bench micro $(if $(AGAINST),--against $(AGAINST))
+
+dist: $(VENV)/.installed-test
 	rm -rf dist
 	$(PY) -m build
 	$(PY) -m twine check --strict dist/*
 
 clean:
-	rm -rf build dist *.egg-info cython_src/*.c lsqindex/*.so $(VENV) $(VENV)-sanitize $(HOSTS)
+	rm -rf build dist *.egg-info cython_src/*.c lsqindex/_compiled/*.so $(VENV) $(VENV)-sanitize $(HOSTS)
