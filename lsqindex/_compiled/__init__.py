@@ -6,11 +6,15 @@ They are imported here first, so that a source tree that was not built says what
 try:
     from . import encoding, exact, gate, multi_index, records, scan
 except ImportError as error:
-    if getattr(error, "path", None) is not None:  # a module is there, and cannot be loaded
+    if error.name != __name__:  # the module is there but cannot be loaded, or something that it imports is missing
         raise
+    import sys
+    from pathlib import Path
+
     raise ImportError(
-        "lsqindex is not built here: its compiled modules are missing. If this is a checkout of the sources, run "
-        "'pip install --editable .' in it (a C compiler is needed), or run Python in another directory."
-    ) from error
+        f"the compiled modules of lsqindex are missing in {Path(__file__).parent} (Python {sys.version_info.major}."
+        f"{sys.version_info.minor}). To use this source checkout, run 'pip install --editable .' in it; this needs a C "
+        "compiler. To use an installed lsqindex, start Python in another directory."
+    ) from None
 
 __all__ = ["encoding", "exact", "gate", "multi_index", "records", "scan"]
