@@ -29,12 +29,12 @@ SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
 # The package from this checkout, with what the demo needs.
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --upgrade pip
-	$(PY) -m pip install --quiet --editable '.[demo]'
+	$(PY) -m pip install --quiet --no-compile --editable '.[demo]'
 	touch $@
 
 # Tools of development, and the libraries that benchmarks compare with: groups in pyproject.toml.
 $(VENV)/.installed-test $(VENV)/.installed-peers: $(VENV)/.installed-%: pyproject.toml | $(VENV)/.installed
+	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	$(PY) -m pip install --quiet --group $*
 	touch $@
 

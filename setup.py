@@ -23,6 +23,7 @@ headers: dict[str, tuple[str, ...]] = {
     "multi_index": ("simd", "checksum", "rows", "nibbles", "codes", "lists", "probes", "scores"),
 }
 setup(
+    options={"build_ext": {"parallel": os.cpu_count()}},
     ext_modules=cythonize(
         [
             Extension(
