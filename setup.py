@@ -37,5 +37,5 @@ setup(
             )
             for name, depends in headers.items()
         ]
-    )
+    ),
 )
