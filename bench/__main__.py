@@ -26,12 +26,13 @@ BENCHMARKS = {
     "hosts": "adding and searching through txtai and LangChain, beside their default backends (in .venv-hosts)",
 }
 OTHERS = {
+    "micro": "the time of single operations, beside another commit's with --against COMMIT",
     "flow": "files, functions and calls across modules that open, add, delete and search pass through",
     "pages": "measures nothing: writes the pages of the results that are there again",
     "figure": "measures nothing: draws docs/pictures/recall.svg from docs/results",
 }
 ROOT = Path(__file__).parents[1]
-_FOLDERS = {"flow": "bench/results", "pages": "docs/results", "figure": "docs/pictures"}
+_FOLDERS = {"micro": "bench/results", "flow": "bench/results", "pages": "docs/results", "figure": "docs/pictures"}
 
 
 def main() -> None:

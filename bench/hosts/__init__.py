@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import data
+from .. import data, turns
 from ..benchmark import Benchmark, Section
 from ..data import Dataset, Vectors
 from ..measure import recall10_at_10
 from ..report import Rows, machine_facts
 from ..runner import Question, Sheet, ask, timed
-from ..scan import turns
 from ..verdicts import Verdict
 from .stores import HOSTS, OURS, K, Store
 

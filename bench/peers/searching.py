@@ -15,7 +15,7 @@ from typing import Any
 from ..page import Curve, Plot
 from ..report import Row, Rows
 from ..runner import Question, ask
-from ..scan.turns import spread
+from ..turns import spread
 from .children import Child
 from .plan import KS, Run
 from .systems import Setting, System, shown

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import turns
 from ..page import Curve, Plot
 from ..report import Rows
 from ..runner import Question, ask, timed
-from . import bars, inside, systems, turns
+from . import bars, inside, systems
 from .plain_read import reader
 from .plan import K, Run
 from .stored import LSQ

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from lsqindex import Index
 
+from .. import turns
 from ..data import Vectors
 from ..measure import recall10_at_10
-from . import turns
 from .plan import K, Plan
 
 Mode = Literal["single", "batch"]

@@ -17,9 +17,9 @@ from lsqindex._storage.store import Store
 from lsqindex._subsets.multi_index.lists import Lists
 from lsqindex.testing import reference
 
+from .. import turns
 from ..compiled import compiled
 from ..runner import Question, ask
-from ..scan import turns
 from . import bars
 from .plan import Run
 

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from lsqindex import Index
 
-from .. import faiss_systems
+from .. import faiss_systems, turns
 from ..measure import recall10_at_10
 from ..page import Curve, Plot
 from ..report import Rows
 from ..runner import Question, ask, timed
-from ..scan import turns
 from ..scan.systems import MODES, Mode, System, answers, speed
 from . import bars
 from .plan import RECALL, K, Plan, Run

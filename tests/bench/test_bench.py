@@ -313,7 +313,7 @@ print(who)
 def test_systems_take_turns_and_the_first_round_does_not_count() -> None:
     program = """
 import time
-from bench.scan.turns import by_turns
+from bench.turns import by_turns
 
 seen = []
 

@@ -1,4 +1,4 @@
-"""The benchmark beside other libraries runs, with those that are installed; so do the microbenchmarks."""
+"""The benchmark beside other libraries runs, with those that are installed."""
 
 from __future__ import annotations
 
@@ -167,14 +167,3 @@ def test_a_worker_tells_what_went_wrong() -> None:
 def test_short_answers_are_padded() -> None:
     assert padded([[1, 2, 3], []], 2).tolist() == [[1, 2], [-1, -1]]
     assert len(one_core()) == 1
-
-
-# -- microbenchmarks --------------------------------------------------------------------------------------------------
-
-
-def test_the_microbenchmarks_run() -> None:
-    pytest.importorskip("pytest_benchmark")
-    command = [sys.executable, "-m", "pytest", "bench/micro", "--benchmark-disable", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout and "skipped" not in done.stdout

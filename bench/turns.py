@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ..runner import timed
+from .runner import timed
 
 Name = TypeVar("Name")
 
