@@ -21,6 +21,7 @@ _logger = get_logger("docstrings")
 _ROLE = re.compile(r":(?:class|meth|func|attr|mod):`([\w.]+)`")
 _DOCTEST = re.compile(r"^([ ]*)>>> .*(?:\n\1\S.*|\n\1[ ]+\S.*)*", re.MULTILINE)
 _SECTION = re.compile(r"^-{3,}$", re.MULTILINE)
+_EXAMPLES = re.compile(r"^Examples\n-{3,}$", re.MULTILINE)
 _GROUP = re.compile(r"^(\w+(?:, \w+)+)((?:\n[ ]{4}.*)+)", re.MULTILINE)
 
 
@@ -74,6 +75,8 @@ def fenced(text: str) -> str:
     >>> fenced("One:\\n\\n>>> 1 + 1\\n2\\n\\nTwo.")
     'One:\\n\\n```pycon\\n>>> 1 + 1\\n2\\n```\\n\\nTwo.'
     """
+    if _EXAMPLES.search(text):
+        return text
     if _SECTION.search(text):
         return _DOCTEST.sub(lambda block: f"Examples\n--------\n{block[0]}", text, count=1)
     return _DOCTEST.sub(lambda block: f"{block[1]}```pycon\n{block[0]}\n{block[1]}```", text)

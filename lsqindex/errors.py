@@ -1,51 +1,51 @@
-"""Every error a user can cause, typed.
+"""Every error that this package raises.
 
-All derive from :class:`LsqIndexError`, and from the built-in that fits, so that code which only
-knows ``ValueError`` or ``KeyError`` catches them too. A message names the cause and the remedy.
+All errors derive from :class:`LsqIndexError`, and from the built-in exception that fits, so code that only knows
+``ValueError`` or ``KeyError`` catches them too. A message has the form ``what is wrong: the value; what to do``.
 """
 
 from __future__ import annotations
 
-#: Characters of a value that a message shows.
+#: How many characters of a value a message shows.
 _SHOWN = 200
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: never too long, whatever it is.
+    """A value as an error message shows it, shortened if it is long.
 
     >>> shown("a"), shown(10**5000), len(shown("a" * 1000))
     ("'a'", 'an int', 201)
     """
     try:
         text = repr(value)
-    except Exception:  # whole numbers have too many digits, others a repr of their own that fails
+    except Exception:  # ints may have too many digits, and other objects a repr that fails
         name = type(value).__name__
         return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Tell something more about an error: a line below it in a traceback (PEP 678), and in ``error.__notes__``."""
+    """Add a line to an error, shown below its traceback (PEP 678) and stored in ``error.__notes__``."""
     if hasattr(error, "add_note"):
         error.add_note(note)
-    else:  # Python 3.10, which does not show it
+    else:  # Python 3.10 does not show notes
         error.__notes__ = [*getattr(error, "__notes__", ()), note]
 
 
 class LsqIndexError(Exception):
-    """The root of all errors of this package."""
+    """The base class of all errors of this package."""
 
 
 class VectorError(LsqIndexError, ValueError):
-    """Vectors of a wrong shape or dtype, or with NaN or infinite numbers."""
+    """Vectors have a wrong shape or dtype, or contain NaN or infinite numbers."""
 
 
 class ParameterError(LsqIndexError, ValueError):
-    """A parameter, or a combination of parameters, that cannot work."""
+    """A parameter, or a combination of parameters, is not valid."""
 
 
 class TooFewVectorsError(VectorError):
-    """Fewer training vectors than the encoder needs."""
+    """There are fewer training vectors than the encoder needs."""
 
 
 class NotFittedError(LsqIndexError, RuntimeError):
@@ -53,86 +53,86 @@ class NotFittedError(LsqIndexError, RuntimeError):
 
 
 class CodeError(LsqIndexError, ValueError):
-    """Codes that the encoder cannot have made: wrong shape, dtype or value."""
+    """Codes have a wrong shape, dtype or value: the encoder cannot have made them."""
 
 
 class StateError(LsqIndexError, ValueError):
-    """A stored encoder that is damaged, forged or of a newer version."""
+    """A stored encoder is damaged, forged, or of a newer version."""
 
 
 class NewerEncoderError(StateError):
-    """A stored encoder that a newer version of its package has written."""
+    """A stored encoder was written by a newer version of its package."""
 
 
 class UnknownEncoderError(LsqIndexError, KeyError):
-    """No encoder of that name is registered or installed."""
+    """No encoder of this name is registered or installed."""
 
     def __str__(self) -> str:
-        # KeyError shows the repr of its argument; ours is a sentence.
+        # KeyError shows the repr of its argument, but ours is a sentence.
         return str(self.args[0]) if self.args else ""
 
 
 class DuplicateEncoderError(LsqIndexError, ValueError):
-    """Two owners claim one encoder name."""
+    """Two owners claim the same encoder name."""
 
 
 class PluginError(LsqIndexError, ImportError):
-    """An installed encoder plugin that cannot be loaded."""
+    """An installed encoder plugin cannot be loaded."""
 
 
 class IdError(LsqIndexError, ValueError):
-    """Ids of a wrong kind, number or size."""
+    """Ids have a wrong type, number or size."""
 
 
 class DuplicateIdError(IdError):
-    """An id that exists already, or comes twice in one call."""
+    """An id already exists, or occurs twice in one call."""
 
 
 class UnknownIdError(LsqIndexError, KeyError):
-    """An id that the index does not hold."""
+    """The index does not contain this id."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class PayloadError(LsqIndexError, ValueError):
-    """A payload that cannot be stored: not a mapping, too large, or with values that msgpack does not have."""
+    """A payload cannot be stored: it is not a mapping, is too large, or has values that msgpack cannot represent."""
 
 
 class FilterError(LsqIndexError, ValueError):
-    """A filter over payloads with an unknown operator, or an operand that it cannot have."""
+    """A filter has an unknown operator or an invalid operand."""
 
 
 class NoVectorsError(LsqIndexError, ValueError):
-    """What was asked needs the vectors, and the index keeps only codes."""
+    """The operation needs the vectors, and the index keeps only codes."""
 
 
 class ClosedError(LsqIndexError, ValueError):
-    """The index, or the batch, was closed."""
+    """The index or the batch is closed."""
 
 
 class ReadOnlyError(LsqIndexError, PermissionError):
-    """A change was asked of an index opened read-only."""
+    """The index was opened read-only and cannot be changed."""
 
 
 class BusyError(LsqIndexError, TimeoutError):
-    """Another writer has the index, and waiting was not wanted or took too long."""
+    """Another writer has the index, and the time to wait for it is over."""
 
 
 class ForkedError(LsqIndexError, RuntimeError):
-    """Something that cannot cross a fork was used in the child."""
+    """An object that does not survive a fork was used in the child process."""
 
 
 class IndexExistsError(LsqIndexError, FileExistsError):
-    """There is a file where a new index was to be made."""
+    """There is already a file where a new index was to be created."""
 
 
 class IndexMissingError(LsqIndexError, FileNotFoundError):
-    """There is no file where an index was to be opened, or no longer."""
+    """There is no index file at this path, or it has been removed."""
 
 
 class NotAnIndexError(LsqIndexError, ValueError):
-    """The file is not an index: garbage, empty, or of another program."""
+    """The file is not an index: it is empty, garbage, or belongs to another program."""
 
 
 class NewerFormatError(NotAnIndexError):
@@ -140,38 +140,38 @@ class NewerFormatError(NotAnIndexError):
 
 
 class DamagedError(LsqIndexError, ValueError):
-    """The file is an index, and something in it is not as it was written."""
+    """The file is an index, but something in it is not as it was written."""
 
 
 class DiskFullError(LsqIndexError, OSError):
-    """The system has no room for what was to be written; the index is as it was."""
+    """There is no space for what was to be written; the index is unchanged."""
 
 
 class StorageError(LsqIndexError, OSError):
-    """The system could not read or write the file; the index is as it was."""
+    """The system could not read or write the file; the index is unchanged."""
 
 
 class LinkedError(StorageError):
-    """The file has a second name, a hard link, or a second lock file: its users would not know of each other."""
+    """The file has a second name (a hard link) or a second lock file, so its users would not know of each other."""
 
 
 class ThreadsError(LsqIndexError, RuntimeError):
-    """The system does not start as many threads as were asked for."""
+    """The system cannot start as many threads as were requested."""
 
 
 class ReplacedError(StorageError):
-    """Another index was put into the place of the file; ``Index.open`` opens that one."""
+    """Another index has replaced the file; ``Index.open`` opens that one."""
 
 
 class CodesOnlyWarning(UserWarning):
-    """The index is being trained and keeps no vectors: from now on it has approximations only."""
+    """The index is being trained and keeps no vectors, so from now on it stores only approximations."""
 
 
 class Committed:
-    """A ``with`` block for what is done, if possible, after a change was committed.
+    """A ``with`` block for optional work after a change was committed.
 
-    An error of ours in it is dropped: the change was made, and the next one tries again. Other errors, and interrupts,
-    get a note that says so.
+    An :class:`LsqIndexError` in the block is dropped: the change was made, and the next one tries again. Other errors,
+    and interrupts, get a note that says so.
     """
 
     def __init__(self, note: str) -> None:
@@ -183,5 +183,5 @@ class Committed:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is None or isinstance(error, LsqIndexError):
             return True
-        add_note(error, f"{self._note}, and that stays so; what failed came after it")
+        add_note(error, f"{self._note} and stays so; the error came after the commit")
         return False

@@ -16,12 +16,27 @@ class _Found(NamedTuple):
 
 
 class Matches(_Found):
-    """Ids and distances, nearest first: shape (nq, k), or (k,) for one query. A pair, to be unpacked as one.
+    """Ids and distances of the nearest vectors, nearest first.
 
-    Smaller is nearer in every metric. Where fewer than ``k`` rows were found, the rest is id −1 (None for
-    str ids) and distance inf. The arrays are copies: they stay valid whatever happens to the index.
-    ``payloads``, where they were asked for, is a list like ``ids``, with None where there is none.
+    It is a named tuple, so ``ids, distances = index.search(query)`` works. The arrays are copies: they stay valid
+    whatever happens to the index.
 
+    Parameters
+    ----------
+    ids
+        Shape (nq, k), or (k,) for one query. int64, or an object array of str for an index with string ids. If fewer
+        than ``k`` rows were found, the rest is −1 (None for string ids).
+    distances
+        float32, in the shape of ``ids``. Smaller is nearer in every metric; the padding is inf.
+
+    Attributes
+    ----------
+    payloads : list or None
+        The payloads, in the shape of ``ids``, if ``with_payloads=True`` was passed; None for a vector without a
+        payload.
+
+    Examples
+    --------
     >>> matches = Matches(np.array([7, 3]), np.array([0.0, 2.5], np.float32))
     >>> list(matches.items())
     [(7, 0.0), (3, 2.5)]
@@ -30,7 +45,13 @@ class Matches(_Found):
     payloads: list[Any] | None = None
 
     def items(self) -> Iterator[Any]:
-        """(id, distance) of what was found for one query; a list of them for each of several."""
+        """Iterate over what was found, without the padding.
+
+        Yields
+        ------
+        tuple or list of tuple
+            ``(id, distance)`` for each match of one query; for several queries, a list of such pairs per query.
+        """
         if self.ids.ndim == 1:
             for name, distance in zip(self.ids.tolist(), self.distances.tolist(), strict=True):
                 if distance != np.inf:
@@ -42,8 +63,10 @@ class Matches(_Found):
 
 @dataclass(frozen=True)
 class Explanation:
-    """What :meth:`Index.explain` found out about a search.
+    """What :meth:`Index.explain` reports about a search. ``print`` shows it as a small table.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from lsqindex import Index
     >>> index = Index(dim=16)
@@ -55,22 +78,22 @@ class Explanation:
     matches     1
     """
 
-    #: "scan" or "subset", and why.
+    #: "scan" or "subset", and the reason.
     strategy: str
     why: str
-    #: Tables of the multi-index, and the bits of their buckets' numbers; 0 where it was not used.
+    #: The number of tables of the multi-index, and bits per table; 0 if it was not used.
     tables: int
     table_bits: int
-    #: Buckets looked into, and rows their posting lists named.
+    #: Buckets visited, and rows named by their posting lists.
     probes: int
     postings: int
-    #: Rows looked at: named by a list, or scanned; chunks of codes scanned; rows scanned that no list has yet.
+    #: Rows looked at (named by a list, or scanned); chunks of codes scanned; fresh rows among the scanned ones.
     rows: int
     chunks: int
     fresh: int
-    #: Queries answered by a scan after all: no reasonable number of buckets held as many rows as were wanted.
+    #: Queries answered by a scan after all, because no reasonable number of buckets had enough rows.
     scanned: int
-    #: Rows ranked by the distance of their code; rows ranked again, by kept vectors or asymmetrically.
+    #: Rows ranked by the distance of their code; rows re-ranked, with kept vectors or asymmetrically.
     candidates: int
     reranked: int
     #: What the search returned.

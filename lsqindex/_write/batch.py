@@ -26,9 +26,20 @@ if TYPE_CHECKING:
 
 
 class Batch(Block["Batch"]):
-    """Made by :meth:`Index.batch`, used in a ``with`` block, in one thread.
+    """Several changes in one transaction.
 
-    What it does is seen by nobody, searches of the same index included, until the block ends.
+    :meth:`Index.batch` creates it. Use it in a ``with`` block and in one thread. Nobody sees the changes, including
+    searches of the same index, until the block ends. If the block raises an exception, none of them is made.
+
+    Examples
+    --------
+    >>> from lsqindex import Index
+    >>> index = Index(dim=2)
+    >>> with index.batch() as batch:
+    ...     _ = batch.add([[1, 2], [3, 4]], ids=[5, 6])
+    ...     _ = batch.delete([5])
+    >>> index.ids()
+    array([6])
     """
 
     def __init__(self, index: Index) -> None:
@@ -51,7 +62,23 @@ class Batch(Block["Batch"]):
         upsert: bool = False,
         threads: int | None = None,
     ) -> Any:
-        """As :meth:`Index.add`, of an array; after an error the batch goes on without it."""
+        """Add an array of vectors, as :meth:`Index.add` does.
+
+        Parameters
+        ----------
+        vectors, ids, payloads, upsert, threads
+            As for :meth:`Index.add`; iterators are not accepted.
+
+        Returns
+        -------
+        numpy.ndarray or list of str
+            The ids of the vectors.
+
+        Raises
+        ------
+        LsqIndexError
+            As in :meth:`Index.add`. The batch then continues without this call.
+        """
         writer, index = self._open(), self._index
         addition = index._addition(vectors, ids, payloads, upsert, threads)
         names = addition.named(writer.state.next_id)
@@ -62,15 +89,42 @@ class Batch(Block["Batch"]):
         return names
 
     def delete(self, ids: Any) -> int:
-        """As :meth:`Index.delete`."""
+        """Delete vectors, as :meth:`Index.delete` does.
+
+        Parameters
+        ----------
+        ids
+            Ids, or a filter on payloads.
+
+        Returns
+        -------
+        int
+            How many vectors were deleted.
+        """
         writer, index, options = self._open(), self._index, self._index._options
         allowed = index._allowed(ids) if isinstance(ids, Mapping) else once(read_ids(ids, options.ids, known=True))
         names = index._names_of(writer, allowed)
         return int(writer.run(lambda writer: Store(writer, options).delete(names), nested=True))
 
     def set_payloads(self, ids: Any, payloads: Any) -> None:
-        """As :meth:`Index.set_payloads`. Nobody else writes meanwhile: what was read since the batch began still holds.
+        """Replace payloads, as :meth:`Index.set_payloads` does.
 
+        No other writer runs during the batch, so payloads that you read in it are still current.
+
+        Parameters
+        ----------
+        ids
+            Ids of existing vectors.
+        payloads
+            One mapping or None per id.
+
+        Raises
+        ------
+        UnknownIdError
+            If an id does not exist. The batch then continues without this call.
+
+        Examples
+        --------
         >>> from lsqindex import Index
         >>> index = Index(dim=1)
         >>> _ = index.add([[1], [2]], payloads=[{"seen": 1}, {"seen": 5}])

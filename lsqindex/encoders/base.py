@@ -1,7 +1,7 @@
-"""The contract of an encoder: vectors → codes → vectors, and what searching needs to know.
+"""The contract of an encoder: vectors → codes → vectors, and what a search needs to know.
 
-The public methods here are the door: they check input, cut it into blocks, and call the protected
-methods of the encoder, which see only checked float32 rows:
+The public methods check input, divide it into blocks, and call the protected methods of the encoder, which see only
+checked float32 rows:
 
     public            checked here            an encoder writes
     fit(vectors)      shape, finite, sample   _fit(sample)
@@ -9,13 +9,12 @@ methods of the encoder, which see only checked float32 rows:
     decode(codes)     shape, levels           _decode(fields)
     embed(vectors)    shape, finite, blocks   _embed(fields)
     tables(queries)   shape, finite, metric   _tables(queries, metric, symmetric)
-    probe_tables(…)   shape, finite, metric   _probe_tables(queries, metric), where the default does not serve
+    probe_tables(…)   shape, finite, metric   _probe_tables(queries, metric), if the default does not fit
 
-Who has checked queries already takes ``_checked_tables``, the door of ``tables`` behind its checks, and
-``_probe_tables``.
+Callers that have already checked their queries use ``_checked_tables`` and ``_probe_tables``.
 
-An encoder is made again from ``config`` (plain values: the arguments of its constructor) and
-``state`` (named arrays), never by pickle: see :func:`lsqindex.encoders.from_bytes`.
+An encoder is recreated from ``config`` (plain values: the arguments of its constructor) and ``state`` (named arrays),
+never by pickle: see :func:`lsqindex.encoders.from_bytes`.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ Fields = NDArray[np.uint16]
 Config = dict[str, Any]
 State = dict[str, NDArray[Any]]
 
-#: ``progress(step, steps, error)``: called after each step of training; ``error`` is the relative
-#: reconstruction error of the step, nan where the step has none.
+#: ``progress(step, steps, error)`` is called after each step of training; ``error`` is the relative reconstruction
+#: error of the step, or nan if it is not known.
 Progress = Callable[[int, int, float], None]
 
 METRICS: tuple[Metric, ...] = ("l2", "cosine", "ip")
@@ -54,6 +53,8 @@ METRICS: tuple[Metric, ...] = ("l2", "cosine", "ip")
 class Encoder(ABC):
     """Learns from vectors, then turns vectors into codes and back.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from lsqindex.encoders import make_encoder
     >>> vectors = np.random.default_rng(0).standard_normal((500, 16))
@@ -65,9 +66,9 @@ class Encoder(ABC):
     (500, 16)
     """
 
-    #: The registered name; set by ``register_encoder``.
+    #: The registered name, set by ``register_encoder``.
     name: ClassVar[str]
-    #: Raised when ``state`` changes its meaning; an older program refuses a newer state.
+    #: Increased when the meaning of ``state`` changes; an older program refuses a newer state.
     version: ClassVar[int] = 1
 
     #: Dimensions of the vectors; None before ``fit``.
@@ -79,73 +80,91 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def config(self) -> Config:
-        """The constructor's arguments, plain values only."""
+        """The arguments of the constructor, plain values only."""
 
     @abstractmethod
     def _fit(self, sample: Vectors, progress: Progress) -> None:
-        """Learn from ``sample`` (``self.dim`` is set)."""
+        """Learn from ``sample``; ``self.dim`` is already set."""
 
     @abstractmethod
     def _make_layout(self, dim: int) -> Layout:
-        """The layout for vectors of ``dim``; raises ParameterError where none fits.
+        """Return the layout for vectors of ``dim`` dimensions, or raise ParameterError if none fits.
 
-        Asked before ``fit`` to check the parameters, and after it, when training may have decided.
+        It is called before ``fit`` to check the parameters, and after it, because training may have decided something.
         """
 
     @abstractmethod
     def _state(self) -> State:
-        """The arrays that, with ``config`` and ``dim``, make a fitted encoder."""
+        """Return the arrays that, with ``config`` and ``dim``, recreate the fitted encoder."""
 
     @abstractmethod
     def _restore(self, state: StateReader) -> None:
-        """Set what ``_state`` gave; every array is taken through ``state.array``, which checks it."""
+        """Set what ``_state`` returned; read every array with ``state.array``, which checks it."""
 
     @classmethod
     def _upgraded(cls, state: State, version: int) -> State:
-        """What ``_state`` of an older ``version`` gave, as this version would give it."""
+        """Convert a state that ``_state`` of an older ``version`` returned to the current version."""
         del version
         return state
 
     @abstractmethod
     def _encode(self, block: Vectors) -> Fields:
-        """The field numbers of a block of vectors, shape (n, fields)."""
+        """Return the field numbers of a block of vectors, shape (n, fields)."""
 
     @abstractmethod
     def _decode(self, fields: Fields) -> Vectors:
-        """Vectors reconstructed from field numbers."""
+        """Reconstruct vectors from field numbers."""
 
     @abstractmethod
     def _embed(self, fields: Fields) -> Vectors:
-        """Field numbers as a feature vector of ``embed_dim`` numbers (section 2.2 of the paper)."""
+        """Return field numbers as feature vectors of ``embed_dim`` numbers (section 2.2 of the paper)."""
 
     @abstractmethod
     def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
-        """Tables that sum to the squared L2 distance, or to minus the inner product."""
+        """Return tables that sum to the squared L2 distance, or to minus the inner product."""
 
     def _min_vectors(self) -> tuple[int, str]:
-        """How many training vectors are needed, and the advice when there are fewer."""
+        """How many training vectors are needed, and the advice if there are fewer."""
         return 2, "pass more vectors"
 
     def _sample_size(self) -> int:
-        """How many training vectors are of use."""
+        """How many training vectors are useful."""
         return 65_536
 
     def distances(self, metric: Metric = "l2") -> tuple[Distance, ...]:
-        """Which distances :meth:`tables` can give for that metric, the best first."""
+        """Which distances :meth:`tables` supports for a metric.
+
+        Parameters
+        ----------
+        metric
+            "l2", "cosine" or "ip".
+
+        Returns
+        -------
+        tuple of str
+            Some of "asymmetric" and "symmetric", the best first.
+        """
         return ("asymmetric", "symmetric")
 
     def for_metric(self, metric: Metric) -> Encoder:
-        """The encoder that an index with this metric trains in the place of this one, which is not fitted.
+        """Choose the encoder that an index with this metric trains instead of this one, which is not fitted.
 
-        The encoder itself by default. One whose parameters have a better default for some metric returns a new
-        encoder with it.
+        Parameters
+        ----------
+        metric
+            The metric of the index.
+
+        Returns
+        -------
+        Encoder
+            The encoder itself by default; an encoder with better parameters for the metric if there are any.
         """
         del metric
         return self
 
     @property
     def hashes(self) -> bool:
-        """Whether near vectors share fields of their codes, so that an index may look for them by these fields."""
+        """Whether near vectors share fields of their codes, so that a multi-index can find them by these fields."""
         return True
 
     # -- the public face ----------------------------------------------------------------------
@@ -157,7 +176,7 @@ class Encoder(ABC):
 
     @property
     def layout(self) -> Layout:
-        """What the code looks like; see :class:`Layout`."""
+        """The layout of the code; see :class:`Layout`. Raises NotFittedError before ``fit``."""
         if self._layout is None:
             raise NotFittedError(f"{type(self).__name__} is not fitted: call fit(vectors) first")
         return self._layout
@@ -169,20 +188,41 @@ class Encoder(ABC):
 
     @property
     def embed_dim(self) -> int:
-        """Numbers of the feature vector that :meth:`embed` gives: one per code dimension."""
+        """The length of the feature vectors that :meth:`embed` returns: one number per code dimension."""
         return self.layout.m
 
     @property
     def state(self) -> State:
-        """Named arrays from which, with ``config``, the fitted encoder is made again."""
+        """Named arrays from which, with ``config`` and ``dim``, the fitted encoder can be recreated."""
         self._fitted_dim()
         return self._state()
 
     def fit(self, vectors: ArrayLike, *, progress: Progress | None = None) -> Self:
-        """Learn from ``vectors``, any array-like or memory map of shape (n, dim).
+        """Learn from vectors.
 
-        Only a sample of what is useful is read. The same vectors, parameters and seed give the
-        same encoder, whatever the number of threads. After an error the encoder is as it was.
+        The same vectors, parameters and seed give the same encoder, whatever the number of threads.
+
+        Parameters
+        ----------
+        vectors
+            Any array-like or memory map of shape (n, dim). Only as large a sample as is useful is read.
+        progress
+            Called as ``progress(step, steps, error)`` after each step of training. ``error`` is the relative
+            reconstruction error, or nan if it is not known.
+
+        Returns
+        -------
+        Encoder
+            The encoder itself.
+
+        Raises
+        ------
+        VectorError
+            If the vectors have a wrong shape or dtype, or numbers that are not finite.
+        TooFewVectorsError
+            If there are fewer vectors than the encoder needs.
+        ParameterError
+            If the parameters do not fit the dimensions. After any error, the encoder is as it was.
         """
         rows = open_rows(vectors)
         need, advice = self._min_vectors()
@@ -200,7 +240,27 @@ class Encoder(ABC):
         return self
 
     def encode(self, vectors: ArrayLike, *, threads: int = 1) -> Codes:
-        """Codes of ``vectors``: uint8, shape (n, code_size); equal for every ``threads``."""
+        """Encode vectors.
+
+        Parameters
+        ----------
+        vectors
+            Any array-like of shape (n, dim).
+        threads
+            The number of threads; it does not change the codes.
+
+        Returns
+        -------
+        numpy.ndarray
+            The codes: uint8, shape (n, code_size).
+
+        Raises
+        ------
+        NotFittedError
+            If the encoder is not fitted.
+        VectorError
+            If the vectors have a wrong shape or dtype, or numbers that are not finite.
+        """
         rows = open_rows(vectors, self._fitted_dim())
         codes = np.empty((rows.shape[0], self.layout.code_size), np.uint8)
 
@@ -212,7 +272,25 @@ class Encoder(ABC):
         return codes
 
     def decode(self, codes: Codes) -> NDArray[np.float32]:
-        """Reconstructed vectors: float32, shape (n, dim)."""
+        """Reconstruct vectors from codes.
+
+        Parameters
+        ----------
+        codes
+            uint8, shape (n, code_size).
+
+        Returns
+        -------
+        numpy.ndarray
+            The reconstructions: float32, shape (n, dim).
+
+        Raises
+        ------
+        NotFittedError
+            If the encoder is not fitted.
+        CodeError
+            If this encoder cannot have made the codes.
+        """
         dim = self._fitted_dim()
         codes = self.layout.check(codes)
         out = np.empty((len(codes), dim), np.float32)
@@ -221,10 +299,27 @@ class Encoder(ABC):
         return out
 
     def embed(self, vectors: ArrayLike) -> NDArray[np.float32]:
-        """The codes of ``vectors`` as feature vectors: float32, shape (n, embed_dim).
+        """Return the codes of vectors as feature vectors.
 
-        For subspace reduction these are the coded values; for subspace clustering the projections
-        of the centres onto one dimension (the paper's refinement, section 2.2.2).
+        For subspace reduction, these are the coded values. For subspace clustering, they are the projections of the
+        centres onto one dimension (the paper's refinement, section 2.2.2).
+
+        Parameters
+        ----------
+        vectors
+            Any array-like of shape (n, dim).
+
+        Returns
+        -------
+        numpy.ndarray
+            float32, shape (n, embed_dim).
+
+        Raises
+        ------
+        NotFittedError
+            If the encoder is not fitted.
+        VectorError
+            If the vectors have a wrong shape or dtype, or numbers that are not finite.
         """
         rows = open_rows(vectors, self._fitted_dim())
         out = np.empty((rows.shape[0], self.embed_dim), np.float32)
@@ -234,11 +329,33 @@ class Encoder(ABC):
         return out
 
     def tables(self, queries: ArrayLike, metric: Metric = "l2", distance: Distance = "asymmetric") -> Tables:
-        """Look-up tables for ``queries``, shape (nq, dim).
+        """Compute the look-up tables of queries.
 
-        Sums of look-ups estimate the squared L2 distance, 1 − cosine, or minus the inner product.
-        For ``cosine`` the stored vectors must have been normalized before encoding; queries are
-        normalized here. ``symmetric`` uses the query's own code (section 3.1 of the paper).
+        The sum of the look-ups of a code estimates the squared L2 distance, 1 − cosine, or minus the inner product.
+
+        Parameters
+        ----------
+        queries
+            Any array-like of shape (nq, dim).
+        metric
+            "l2", "cosine" or "ip". For "cosine", the vectors must have been normalized before encoding; queries are
+            normalized here.
+        distance
+            "asymmetric" compares the query itself, "symmetric" its code (section 3.1 of the paper).
+
+        Returns
+        -------
+        Tables
+            The tables and a bias for each query.
+
+        Raises
+        ------
+        NotFittedError
+            If the encoder is not fitted.
+        ParameterError
+            If the encoder does not support the metric or the distance; see :meth:`distances`.
+        VectorError
+            If the queries have a wrong shape or dtype, or numbers that are not finite.
         """
         _check_metric(metric)
         offered = self.distances(metric)
@@ -250,9 +367,10 @@ class Encoder(ABC):
         return self._checked_tables(vectors, metric, distance)
 
     def _checked_tables(self, queries: Vectors, metric: Metric, distance: Distance) -> Tables:
-        """:meth:`tables` without its checks: ``queries`` are rows as ``read_rows`` gives them, the rest is offered.
+        """:meth:`tables` without its checks: ``queries`` come from ``read_rows``, and the metric and distance are
+        supported.
 
-        An encoder that knows a shorter way than through ``_tables`` overrides it.
+        An encoder that has a faster way than ``_tables`` overrides it.
         """
         symmetric = distance == "symmetric"
         if metric != "cosine":
@@ -264,12 +382,32 @@ class Encoder(ABC):
         return Tables(tables.values * np.float32(0.5), tables.bias * np.float32(0.5))
 
     def probe_tables(self, queries: ArrayLike, metric: Metric = "l2") -> Tables:
-        """How far each value of each code dimension is from ``queries``, in the original space: for subset indexing.
+        """Compute how far each value of each code dimension is from the queries, for subset indexing.
 
-        Same shape as :meth:`tables`; row scalars and biases are zeros. Only differences within a field mean something:
-        the smallest is that of the value to look under first (for l2 and cosine the query's own, as far as a linear
-        map can tell; for ip the one that adds most to the inner product), and the others say what it costs to look
-        under them instead (section 3.2 of the paper).
+        Only differences within a field matter. The smallest number belongs to the value to look at first: for "l2" and
+        "cosine" the query's own value, as far as a linear map can tell, and for "ip" the one that adds most to the
+        inner product. The others say what it costs to look at them instead (section 3.2 of the paper).
+
+        Parameters
+        ----------
+        queries
+            Any array-like of shape (nq, dim).
+        metric
+            "l2", "cosine" or "ip".
+
+        Returns
+        -------
+        Tables
+            In the shape of :meth:`tables`; row scalars and biases are zero.
+
+        Raises
+        ------
+        NotFittedError
+            If the encoder is not fitted.
+        ParameterError
+            If the encoder stores vectors as they are (``flat``), so that there is no code.
+        VectorError
+            If the queries have a wrong shape or dtype, or numbers that are not finite.
         """
         _check_metric(metric)
         vectors = read_rows(open_rows(queries, self._fitted_dim(), what="queries"), what="queries")
@@ -280,8 +418,8 @@ class Encoder(ABC):
     def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
         """:meth:`probe_tables` without its checks.
 
-        The asymmetric tables, or symmetric ones where there are no others. An encoder whose own fields are not
-        those of least asymmetric distance overrides it.
+        By default these are the asymmetric tables, or the symmetric ones if there are no others. An encoder whose own
+        fields are not those of least asymmetric distance overrides it.
         """
         if "asymmetric" in self.distances(metric):
             values = self._checked_tables(queries, metric, "asymmetric").values
@@ -295,7 +433,27 @@ class Encoder(ABC):
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], state: Mapping[str, NDArray[Any]], dim: Any) -> Self:
-        """The fitted encoder that ``config`` and ``state`` came from; StateError where they do not fit."""
+        """Recreate a fitted encoder.
+
+        Parameters
+        ----------
+        config
+            The ``config`` of the fitted encoder.
+        state
+            Its ``state``.
+        dim
+            Its ``dim``.
+
+        Returns
+        -------
+        Encoder
+            An equal encoder.
+
+        Raises
+        ------
+        StateError
+            If they do not belong together, or are damaged.
+        """
         try:
             encoder = cls(**dict(config))
             if type(dim) is not int or not 1 <= dim <= 1 << 20:
@@ -323,14 +481,14 @@ class Encoder(ABC):
 
 
 class StateReader:
-    """Takes arrays out of a stored state, each checked: a forged state raises StateError."""
+    """Reads arrays from a stored state and checks each one; a forged state raises StateError."""
 
     def __init__(self, owner: str, state: Mapping[str, NDArray[Any]]) -> None:
         self._owner = owner
         self._left = dict(state)
 
     def array(self, name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> NDArray[Any]:
-        """The array ``name``, which must have this shape and dtype and be finite."""
+        """Return the array ``name``, which must have this shape and dtype and be finite."""
         array = self._left.pop(name, None)
         if not isinstance(array, np.ndarray):
             raise StateError(f"{self._owner}: the stored state has no array {name!r}")
@@ -343,12 +501,12 @@ class StateReader:
         return np.ascontiguousarray(array)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of ``name``, for arrays whose size the parameters do not tell."""
+        """Return the shape of ``name``, for arrays whose size does not follow from the parameters."""
         array = self._left.get(name)
         return array.shape if isinstance(array, np.ndarray) else ()
 
     def finish(self) -> None:
-        """Nothing may be left over."""
+        """Raise StateError if an array was not read."""
         if self._left:
             raise StateError(f"{self._owner}: unknown arrays in the stored state: {', '.join(sorted(self._left))}")
 

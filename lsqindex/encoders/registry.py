@@ -1,7 +1,7 @@
-"""Names of encoders: what is built in, what plugins bring, and one way to make any of them.
+"""The names of encoders: built-in ones, plugins, and one function that creates any of them.
 
-Names are known without importing anything: built-in encoders by the table below, plugins by the
-entry-point group ``lsqindex.encoders`` of their distribution. A class is loaded when it is asked for.
+Names are known without importing anything: built-in encoders from the table below, plugins from the entry-point group
+``lsqindex.encoders`` of their distribution. A class is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -35,8 +35,27 @@ EncoderType = TypeVar("EncoderType", bound=type[Encoder])
 
 
 def register_encoder(name: str) -> Callable[[EncoderType], EncoderType]:
-    """Class decorator: make an encoder known by ``name`` in this process.
+    """Return a class decorator that registers an encoder under ``name`` in this process.
 
+    Parameters
+    ----------
+    name
+        The name for :func:`make_encoder` and ``Index(encoder=…)``.
+
+    Returns
+    -------
+    callable
+        The decorator, which returns the class.
+
+    Raises
+    ------
+    ParameterError
+        If the name is empty, is not a string, or begins or ends with spaces.
+    DuplicateEncoderError
+        If the name belongs to another encoder.
+
+    Examples
+    --------
     >>> from lsqindex.encoders.lsh import LSH
     >>> @register_encoder("my-lsh")
     ... class MyLSH(LSH):
@@ -62,8 +81,15 @@ def register_encoder(name: str) -> Callable[[EncoderType], EncoderType]:
 
 
 def available_encoders() -> tuple[str, ...]:
-    """All names that :func:`make_encoder` knows, sorted.
+    """List the encoders that :func:`make_encoder` can create.
 
+    Returns
+    -------
+    tuple of str
+        The names, sorted.
+
+    Examples
+    --------
     >>> {"lsq", "itq", "ckmeans", "okmeans", "pq", "kmeans", "lsh", "flat"} <= set(available_encoders())
     True
     """
@@ -71,7 +97,32 @@ def available_encoders() -> tuple[str, ...]:
 
 
 def encoder_class(name: str) -> type[Encoder]:
-    """The class of that name, loaded now if it was not; UnknownEncoderError with near names."""
+    """Return the class of an encoder, and import it if needed.
+
+    Parameters
+    ----------
+    name
+        The name of the encoder.
+
+    Returns
+    -------
+    type
+        The class.
+
+    Raises
+    ------
+    UnknownEncoderError
+        If no encoder has this name; the message suggests similar names.
+    DuplicateEncoderError
+        If two installed packages claim the name.
+    PluginError
+        If the plugin cannot be loaded.
+
+    Examples
+    --------
+    >>> encoder_class("itq").__name__
+    'ITQ'
+    """
     if name in _registered:
         return _registered[name]
     if name in _BUILT_IN:
@@ -93,13 +144,34 @@ def encoder_class(name: str) -> type[Encoder]:
 
 
 def is_registered(name: str) -> bool:
-    """Whether this process has an encoder of that name already; nothing is loaded, and no metadata is read."""
+    """Whether this process has already loaded an encoder of this name; it loads nothing and reads no metadata."""
     return name in _registered
 
 
 def make_encoder(encoder: str | Encoder, **parameters: Any) -> Encoder:
-    """The encoder of that name with these parameters; an Encoder is returned as it is.
+    """Create an encoder.
 
+    Parameters
+    ----------
+    encoder
+        The name of an encoder. An :class:`Encoder` is returned as it is.
+    **parameters
+        The parameters of the encoder, such as ``bits=256``.
+
+    Returns
+    -------
+    Encoder
+        The encoder, not fitted unless it was passed so.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is unknown or invalid, or if parameters are passed with an :class:`Encoder`.
+    UnknownEncoderError
+        If no encoder has this name.
+
+    Examples
+    --------
     >>> make_encoder("pq", bits=64).config["bits"]
     64
     """
@@ -122,7 +194,7 @@ def make_encoder(encoder: str | Encoder, **parameters: Any) -> Encoder:
 
 
 def distribution_of(cls: type[Encoder]) -> tuple[str, str]:
-    """Name and version of the installed distribution an encoder comes from; ("", "") if from none."""
+    """Name and version of the installed distribution that an encoder comes from; ("", "") if there is none."""
     top = cls.__module__.partition(".")[0]
     for point in _entry_points():
         if point.name == cls.name and point.dist is not None and point.value.partition(":")[0] == cls.__module__:

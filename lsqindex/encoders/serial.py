@@ -25,8 +25,25 @@ _DTYPES = ("<f4", "<f8", "<i4", "<i8", "|u1", "<u2", "<u4")
 
 
 def to_bytes(encoder: Encoder) -> bytes:
-    """A fitted encoder as msgpack.
+    """Serialize a fitted encoder as msgpack.
 
+    Parameters
+    ----------
+    encoder
+        A fitted encoder.
+
+    Returns
+    -------
+    bytes
+        The encoder; :func:`from_bytes` reads it.
+
+    Raises
+    ------
+    NotFittedError
+        If the encoder is not fitted.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from lsqindex.encoders import from_bytes, make_encoder
     >>> encoder = make_encoder("lsh", bits=16).fit(np.eye(4))
@@ -50,7 +67,25 @@ def to_bytes(encoder: Encoder) -> bytes:
 
 
 def from_bytes(data: bytes) -> Encoder:
-    """The encoder that :func:`to_bytes` wrote; StateError for anything else."""
+    """Read an encoder that :func:`to_bytes` wrote. The bytes are not trusted, and nothing is unpickled.
+
+    Parameters
+    ----------
+    data
+        What :func:`to_bytes` returned.
+
+    Returns
+    -------
+    Encoder
+        The fitted encoder.
+
+    Raises
+    ------
+    StateError
+        If the data are damaged, forged, or of a newer version.
+    UnknownEncoderError
+        If the encoder is a plugin that is not installed.
+    """
     try:
         record: Any = msgpack.unpackb(data, strict_map_key=True)
     except Exception as error:  # msgpack raises many kinds, all of them mean damage

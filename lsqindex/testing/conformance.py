@@ -1,6 +1,6 @@
-"""The contract of an encoder as a test suite: whoever writes an encoder inherits the tests.
+"""The contract of an encoder as a test suite: encoders inherit the tests.
 
-Usage, in a test file of the package that brings the encoder::
+Use it in a test file of the package that has the encoder::
 
     from lsqindex.testing import EncoderConformance
     from my_package import MyEncoder
@@ -9,8 +9,8 @@ Usage, in a test file of the package that brings the encoder::
         def make_encoder(self):
             return MyEncoder(bits=64)
 
-``pytest`` then runs every ``test_*`` method here. They use plain asserts and need nothing but NumPy
-and lsqindex itself.
+``pytest`` then runs every ``test_*`` method of this class. The tests use plain asserts and need only NumPy and
+lsqindex.
 """
 
 from __future__ import annotations
@@ -39,8 +39,22 @@ __all__ = ["EncoderConformance", "clustered_vectors"]
 
 @lru_cache(maxsize=8)
 def clustered_vectors(dim: int, n: int = 1000) -> Vectors:
-    """Reproducible vectors with clusters, strong and weak directions and a mean that is not zero.
+    """Make reproducible vectors with clusters, strong and weak directions, and a mean that is not zero.
 
+    Parameters
+    ----------
+    dim
+        Dimensions.
+    n
+        The number of vectors.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32, shape (n, dim), read-only.
+
+    Examples
+    --------
     >>> clustered_vectors(8).shape
     (1000, 8)
     """
@@ -72,11 +86,13 @@ def raises(kind: type[BaseException], act: Callable[[], object], *words: str) ->
 
 
 class EncoderConformance(LayoutClaims):
-    """Inherit, override :meth:`make_encoder`, and every ``test_*`` method checks your encoder.
+    """Tests of the contract of an encoder: inherit from this class and override :meth:`make_encoder`.
 
-    ``dim`` and ``vectors`` may be overridden too: ``vectors`` are at least a few hundred float32 rows
-    on which the encoder can be expected to do better than the mean.
+    You can also override ``dim`` and ``vectors``. ``vectors`` must be at least a few hundred float32 rows on which the
+    encoder can be expected to do better than the mean.
 
+    Examples
+    --------
     >>> from lsqindex import make_encoder
     >>> class TestLSH(EncoderConformance):
     ...     dim = 8
@@ -87,24 +103,24 @@ class EncoderConformance(LayoutClaims):
 
     #: Dimensions of the default ``vectors``.
     dim: int = 24
-    #: How well estimated distances have to correlate with true ones.
+    #: The least correlation between estimated and true distances.
     min_correlation: float = 0.5
-    #: The same where the query is coded too.
+    #: The same for symmetric distances.
     min_symmetric_correlation: float = 0.3
 
     _fitted: ClassVar[dict[type, Encoder]] = {}
 
     def make_encoder(self) -> Encoder:
-        """A new, unfitted encoder, always with the same parameters."""
+        """Return a new, unfitted encoder, always with the same parameters."""
         raise NotImplementedError("override make_encoder")
 
     @property
     def vectors(self) -> Vectors:
-        """What the encoder is trained on and asked to encode."""
+        """The vectors that the encoder is trained on and encodes."""
         return clustered_vectors(self.dim)
 
     def fitted(self) -> Encoder:
-        """The encoder, fitted once per class; tests do not change it."""
+        """Return the encoder, fitted once per class; tests do not change it."""
         kind = type(self)
         if kind not in self._fitted:
             self._fitted[kind] = self.make_encoder().fit(self.vectors)

@@ -26,11 +26,21 @@ from ...errors import DamagedError, ParameterError
 
 @dataclass(frozen=True)
 class MultiIndex:
-    """Multiple index hashing, the subset structure of the paper: a hash table for every ``bits`` bits of the code.
+    """Multi-index hashing, the subset structure of the paper: one hash table for every ``bits`` bits of the code.
 
-    ``bits``, 4 to 20, are for binary codes; None chooses them from the number of vectors, about 64 for each bucket.
-    Other codes have a table for each dimension, and take no ``bits``.
+    Parameters
+    ----------
+    bits
+        Bits per table, 4 to 20, for binary codes. None chooses them from the number of vectors, for about 64 rows per
+        bucket. Other codes have one table per dimension and take no ``bits``.
 
+    Raises
+    ------
+    ParameterError
+        If ``bits`` is not a whole number from 4 to 20.
+
+    Examples
+    --------
     >>> from lsqindex import Index
     >>> index = Index(dim=64, encoder="itq", bits=64, subset=MultiIndex(bits=12))
     >>> index.subset
