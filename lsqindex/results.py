@@ -21,16 +21,13 @@ class Matches(_Found):
     It is a named tuple, so ``ids, distances = index.search(query)`` works. The arrays are copies: they stay valid
     whatever happens to the index.
 
-    Parameters
-    ----------
-    ids
-        Shape (nq, k), or (k,) for one query. int64, or an object array of str for an index with string ids. If fewer
-        than ``k`` rows were found, the rest is −1 (None for string ids).
-    distances
-        float32, in the shape of ``ids``. Smaller is nearer in every metric; the padding is inf.
-
     Attributes
     ----------
+    ids : numpy.ndarray
+        Shape (nq, k), or (k,) for one query. int64, or an object array of str for an index with string ids. If fewer
+        than ``k`` rows were found, the rest is −1 (None for string ids).
+    distances : numpy.ndarray
+        float32, in the shape of ``ids``. Smaller is nearer in every metric; the padding is inf.
     payloads : list or None
         The payloads, in the shape of ``ids``, if ``with_payloads=True`` was passed; None for a vector without a
         payload.
