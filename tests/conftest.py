@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 #: Scripts that tests start.
-collect_ignore = ["crash"]
+collect_ignore = ["crash", "damage"]
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.settings import ROOT
+
 EXTENSIONS = ("exact", "kernels", "multi_index", "records", "scan")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal, get_args
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lsqindex._compiled import encoding as _kernels
 from lsqindex._compiled import exact as _exact
 from lsqindex._compiled import records as _records
 from lsqindex._query import rerank
@@ -22,32 +20,14 @@ from lsqindex._storage.format import kept
 from lsqindex.errors import DamagedError
 from lsqindex.testing import reference
 
+from .levels import on_every_level
+
 Metric = Literal["l2", "ip", "cosine"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
 LAYOUTS = tuple(kept.NAMES)
 DIMS = (1, 3, 7, 15, 16, 17, 31, 32, 33, 384, 511, 512, 513, 1000, 1545)
 
 few = settings(max_examples=100, deadline=None)
-
-
-@pytest.fixture(params=_kernels.simd_levels())
-def simd(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = _kernels.simd_level()
-    _kernels.use_simd(request.param)
-    yield request.param
-    _kernels.use_simd(before)
-
-
-def on_every_level(act: Any) -> list[Any]:
-    before = _kernels.simd_level()
-    try:
-        results = []
-        for level in _kernels.simd_levels():
-            _kernels.use_simd(level)
-            results.append(act())
-        return results
-    finally:
-        _kernels.use_simd(before)
 
 
 @dataclass

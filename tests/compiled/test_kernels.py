@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +18,13 @@ import lsqindex
 from lsqindex._compiled import encoding as _kernels
 from lsqindex.testing import reference
 
+from .levels import on_every_level
+
 SIZES = (1, 2, 15, 16, 17, 31, 33, 64, 100, 257)
 ROWS = (0, 1, 31, 33)
 LIMIT = 1 << 28  # flips.h: a row of G may sum to this, a residual may reach twice as much
 
 few = settings(max_examples=25, deadline=None)
-
-
-@pytest.fixture(params=_kernels.simd_levels())
-def simd(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = _kernels.simd_level()
-    _kernels.use_simd(request.param)
-    yield request.param
-    _kernels.use_simd(before)
-
-
-def on_every_level(act: Any) -> list[Any]:
-    before = _kernels.simd_level()
-    try:
-        results = []
-        for level in _kernels.simd_levels():
-            _kernels.use_simd(level)
-            results.append(act())
-        return results
-    finally:
-        _kernels.use_simd(before)
 
 
 def padded(gram: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.settings import ROOT
+
 DOCS = ROOT / "docs"
 
 

@@ -13,8 +13,9 @@ import pytest
 from PIL import Image, ImageDraw, ImageEnhance
 
 from lsqindex import Index
+from tests.settings import ROOT
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 class Examples:

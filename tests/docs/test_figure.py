@@ -13,8 +13,9 @@ import pytest
 
 from bench.errors import UserError
 from bench.figure import draw
+from tests.settings import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 def test_the_committed_figure_is_what_the_command_writes(tmp_path: Path) -> None:

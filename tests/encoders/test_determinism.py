@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-import lsqindex
 from lsqindex._compiled import encoding as _kernels
+from tests.processes import run
 
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     "lsq": ("lsq", {"bits": 64, "iterations": 3}),
@@ -53,17 +49,8 @@ print(json.dumps(out))
 
 @cache
 def results(threads: int, simd: str) -> dict[str, list[str]]:
-    environment = {
-        **os.environ,
-        "OPENBLAS_NUM_THREADS": str(threads),
-        "LSQINDEX_SIMD": simd,
-        "PYTHONPATH": str(Path(lsqindex.__file__).parents[1]),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(CASES)], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, list[str]] = json.loads(done.stdout)
+    said = run(PROGRAM, json.dumps(CASES), OPENBLAS_NUM_THREADS=str(threads), LSQINDEX_SIMD=simd)
+    found: dict[str, list[str]] = json.loads(said)
     return found
 
 

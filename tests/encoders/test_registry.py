@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -10,22 +9,21 @@ from pathlib import Path
 
 import pytest
 
-import lsqindex
 from lsqindex import available_encoders, make_encoder, register_encoder
 from lsqindex.encoders import encoder_class, from_bytes
 from lsqindex.encoders.lsh import LSH
 from lsqindex.errors import DuplicateEncoderError, ParameterError, UnknownEncoderError
+from tests.processes import environment
+from tests.settings import ROOT
 
-HOME = Path(lsqindex.__file__).parents[1]
-PLUGIN = Path(__file__).parents[2] / "examples" / "plugin_template"
+PLUGIN = ROOT / "examples" / "plugin_template"
 BUILT_IN = ("ckmeans", "flat", "itq", "kmeans", "lsh", "lsq", "okmeans", "pq")
 
 
 def run(code: str, *paths: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run Python with these folders importable, and lsqindex."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*paths, HOME]))}
     command = [sys.executable, "-B", "-W", "error", "-c", textwrap.dedent(code)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(*paths), capture_output=True, text=True, check=False)
     assert not check or done.returncode == 0, done.stderr
     return done
 
@@ -173,11 +171,10 @@ def test_without_its_plugin_a_stored_encoder_says_what_to_install(installed: Pat
 
 
 def test_the_plugin_passes_the_conformance_tests(installed: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), str(HOME)])}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "--rootdir", str(PLUGIN), "-c",
          str(PLUGIN / "pyproject.toml"), str(PLUGIN / "tests")],
-        env=environment, capture_output=True, text=True, check=False,
+        env=environment(installed), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout

@@ -8,10 +8,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,14 +16,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import lsqindex
 from lsqindex import Index, MultiIndex, make_encoder, register_encoder
 from lsqindex.cli import main
 from lsqindex.encoders import registry
 from lsqindex.encoders.lsh import LSH
 from lsqindex.errors import LsqIndexError, NewerEncoderError, NoVectorsError, UnknownEncoderError
+from tests.processes import run
 
-HOME = Path(lsqindex.__file__).parents[1]
 DIM, ROWS = 8, 300
 VECTORS: NDArray[np.float32] = np.random.default_rng(0).standard_normal((ROWS, DIM)).astype(np.float32)
 QUERIES: NDArray[np.float32] = np.random.default_rng(1).standard_normal((5, DIM)).astype(np.float32)
@@ -66,14 +61,6 @@ LOOK = """
 """
 
 Make = Callable[..., Path]
-
-
-def run(code: str, *arguments: str, paths: list[Path]) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*paths, HOME]))}
-    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

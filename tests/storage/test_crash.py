@@ -24,16 +24,16 @@ from typing import Any
 
 import pytest
 
-import lsqindex
 from lsqindex import Index
 from lsqindex._subsets.multi_index import postings
 from tests.crash.acknowledged import COPY, INDEX, Log, judge
+from tests.processes import environment
+from tests.settings import LONG, ROOT
 
-HERE = Path(__file__).parents[1] / "crash"
+HERE = ROOT / "tests" / "crash"
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the writer's parent forks")
 
-LONG = os.environ.get("LSQINDEX_LONG") == "1"
 
 CHANGES = ["add", "upsert", "delete", "batch"]
 LISTED = {"encoder": "lsh", "bits": 32, "keep_vectors": "float32", "subset": "multi-index"}
@@ -103,10 +103,9 @@ class Writers:
         self.log.touch()
         self._living = 0
         self._said = ""
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(lsqindex.__file__).parents[1])}
         self._parent = subprocess.Popen(
             [sys.executable, str(HERE / "writer.py")],
-            env=environment,
+            env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -11,7 +11,6 @@ The same run without syncs must fail this test: else it would prove nothing.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -20,10 +19,10 @@ from typing import Any
 
 import pytest
 
-import lsqindex
+from tests.processes import environment
+from tests.settings import LONG, ROOT
 
-HERE = Path(__file__).parents[1] / "crash"
-LONG = os.environ.get("LSQINDEX_LONG") == "1"
+HERE = ROOT / "tests" / "crash"
 
 CHANGES = ["add", "upsert", "delete", "batch", "upsert", "delete", "add"]
 KEPT = {"encoder": "lsh", "bits": 32, "keep_vectors": "float32"}
@@ -72,15 +71,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(script: str, *arguments: str, **environment: str) -> str:
+def run(script: str, *arguments: str, **more: str) -> str:
     done = subprocess.run(
         [sys.executable, str(HERE / script), *arguments],
-        env={
-            **os.environ,
-            "OPENBLAS_NUM_THREADS": "1",
-            "PYTHONPATH": str(Path(lsqindex.__file__).parents[1]),
-            **environment,
-        },
+        env=environment(**more),
         capture_output=True,
         text=True,
         check=False,

@@ -6,20 +6,16 @@ Everything runs in processes of its own, so that a crash or a hang is a failed t
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import lsqindex
 from lsqindex import Index
 from lsqindex.errors import LinkedError
+from tests import processes
+from tests.settings import LONG, needs_fork
 
-LONG = os.environ.get("LSQINDEX_LONG") == "1"
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 needs_links = pytest.mark.skipif(os.name == "nt", reason="names of files are another matter on Windows")
 
 PRELUDE = """
@@ -46,25 +42,7 @@ def forked(work, *arguments):
 
 def run(program: str, *arguments: Any) -> str:
     """What a process prints that runs ``program``; it must end well, and say nothing on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + program, *map(str, arguments)],
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(lsqindex.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0 and not done.stderr, (done.returncode, done.stdout, done.stderr)
-    return done.stdout.strip()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """An index with vectors (0, 0) to (9, 0)."""
-    file = tmp_path / "index.lsq"
-    with Index.create(file, 2, train_size=1 << 40, keep_vectors=None) as index:
-        index.add(np.stack([np.arange(10), np.zeros(10)], axis=1))
-    return file
+    return processes.run(PRELUDE + program, *arguments)
 
 
 # -- fork -------------------------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from lsqindex._storage.format import kept, keys, meta, records
 from lsqindex._storage.format.meta import Options
 from lsqindex.errors import DamagedError, VectorError
 from lsqindex.testing import reference
+from tests.settings import FIXTURES
 
 DIM, LAYOUT = 24, "scaled-float16"
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 LSH: dict[str, Any] = {"encoder": "lsh", "bits": 48, "train_size": 100}
 
 

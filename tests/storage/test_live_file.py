@@ -5,7 +5,6 @@ Everything runs in processes of its own. ``LSQINDEX_LONG=1`` opens the file 100,
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,13 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import lsqindex
 from lsqindex import Index
 from lsqindex._storage.lmdb import pages
 from lsqindex._storage.lmdb.reader import Reading
 from lsqindex.errors import DamagedError
-
-LONG = os.environ.get("LSQINDEX_LONG") == "1"
+from tests.processes import environment
+from tests.settings import LONG
 
 WRITER = """
 import os, sys
@@ -75,7 +73,7 @@ def start(program: str, *arguments: Any) -> subprocess.Popen[str]:
     """A Python process that runs ``program``."""
     return subprocess.Popen(
         [sys.executable, "-c", program, *map(str, arguments)],
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(lsqindex.__file__).parents[1])},
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -5,8 +5,6 @@ The limits are real ones, in processes of their own.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import lsqindex
 from lsqindex import Index
+from tests import processes
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
 
@@ -40,16 +38,7 @@ def refused(name, use, kinds, *words):
 
 def run(program: str, *arguments: Any) -> str:
     """What a process prints that runs ``program``; it must end well."""
-    done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + program, *map(str, arguments)],
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(lsqindex.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
-    return done.stdout.strip()
+    return processes.run(PRELUDE + program, *arguments)
 
 
 @pytest.fixture
@@ -199,7 +188,7 @@ changes = {
 index.close()
 told = 0
 for name, use in uses.items():
-    for at in random.Random(name).sample(pages, min(len(pages), 20 if os.environ.get("LSQINDEX_LONG") == "1" else 5)):
+    for at in random.Random(name).sample(pages, min(len(pages), 20 if LONG else 5)):
         pid = os.fork()
         if pid == 0:
             code = 0

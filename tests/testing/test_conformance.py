@@ -7,7 +7,6 @@ import sys
 import types
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,8 +20,7 @@ from lsqindex.encoders.itq import ITQ
 from lsqindex.encoders.lsq import LSQ
 from lsqindex.encoders.pq import PQ
 from lsqindex.testing import EncoderConformance
-
-ROOT = Path(__file__).parents[2]
+from tests.settings import ROOT
 
 
 def complaints(make: Any, dim: int = 24) -> dict[str, str]:

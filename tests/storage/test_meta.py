@@ -1,0 +1,295 @@
+"""The records of options, state, subset structure and training: there and back, and impossible values refused."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import msgpack
+import pytest
+
+from lsqindex._storage.format import meta
+from lsqindex._storage.format.meta import Options, State, Subset, Training
+from lsqindex.errors import DamagedError, LsqIndexError, NewerFormatError, NotAnIndexError
+
+# -- options and state ----------------------------------------------------------------------------
+OPTIONS = Options(dim=8, metric="l2", ids="int", keep_vectors=None, train_size=10_000, uuid=bytes(16))
+STATE = State(txn=3, rows=40, stored=40, count=30, code_size=4, head=4)
+#: Codes that are being rewritten: half of them are.
+NEXT = {"next_generation": 1, "next_size": 2, "next_head": 2, "recoded": 20}
+
+
+def options_record(**changes: Any) -> bytes:
+    values = {"program": "lsqindex", "format": 4, **msgpack.unpackb(OPTIONS.to_record()[48:])}
+    return meta.pack({**values, **changes})
+
+
+def test_options_and_state_go_there_and_back() -> None:
+    for options in (OPTIONS, replace(OPTIONS, metric="cosine", ids="str", train_size=1, fields=("a", "é.b"))):
+        assert Options.from_record(options.to_record()) == options
+    for state in (STATE, replace(STATE, **NEXT), replace(STATE, **{**NEXT, "recoded": 40})):
+        assert State.from_record(state.to_record()) == state
+    assert msgpack.unpackb(OPTIONS.to_record()[48:]) == {
+        "program": "lsqindex",
+        "format": 4,
+        "dim": 8,
+        "metric": "l2",
+        "ids": "int",
+        "keep_vectors": None,
+        "train_size": 10_000,
+        "uuid": bytes(16),
+        "fields": [],
+    }
+
+
+@pytest.mark.parametrize("format_number", [1, 2])
+def test_options_of_an_older_format_have_no_fields(format_number: int) -> None:
+    values = msgpack.unpackb(options_record(format=format_number)[48:])
+    del values["fields"]
+    assert Options.from_record(meta.pack(values)) == OPTIONS
+    with pytest.raises(DamagedError, match="fields"):
+        Options.from_record(meta.pack({**values, "fields": ["lang"]}))
+
+
+@pytest.mark.parametrize("format_number", [5, 6, 1 << 40])
+def test_options_of_a_newer_format_say_so(format_number: int) -> None:
+    with pytest.raises(NewerFormatError, match="upgrade"):
+        Options.from_record(options_record(format=format_number))
+    with pytest.raises(NewerFormatError, match="upgrade"):  # whatever else such a format may hold
+        Options.from_record(options_record(format=format_number, dim="eight", cells=5))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"program": "other"}, {"program": None}, {"format": None}, {"format": True}, {"format": "1"}, {"format": 1.0}],
+)
+def test_options_of_another_program_are_no_index(changes: dict[str, Any]) -> None:
+    with pytest.raises(NotAnIndexError):
+        Options.from_record(options_record(**changes))
+
+
+@pytest.mark.parametrize("format_number", [0, -1])
+def test_a_format_that_never_was_is_refused(format_number: int) -> None:
+    with pytest.raises(LsqIndexError):
+        Options.from_record(options_record(format=format_number))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dim": 0},
+        {"dim": -8},
+        {"dim": (1 << 20) + 1},
+        {"dim": True},
+        {"dim": 8.0},
+        {"dim": None},
+        {"metric": "L2"},
+        {"metric": b"l2"},
+        {"ids": "bytes"},
+        {"keep_vectors": "float64"},
+        {"keep_vectors": 16},
+        {"keep_vectors": "scaled-int8"},
+        {"train_size": -1},
+        {"train_size": 1 << 62},
+        {"uuid": bytes(15)},
+        {"uuid": "0123456789abcdef"},
+        {"fields": None},
+        {"fields": "lang"},
+        {"fields": {"lang": 1}},
+        {"fields": [""]},
+        {"fields": ["a", "a"]},
+        {"fields": [b"a"]},
+        {"fields": [["a"]]},
+        {"fields": [f"a{i}" for i in range(257)]},
+        {"unknown": 1},
+    ],
+)
+def test_options_with_impossible_values_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(DamagedError):
+        Options.from_record(options_record(**changes))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Options)])
+def test_options_without_a_field_are_refused(name: str) -> None:
+    values = msgpack.unpackb(options_record()[48:])
+    del values[name]
+    with pytest.raises(DamagedError):
+        Options.from_record(meta.pack(values))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rows": 39},
+        {"stored": 29},
+        {"rows": (1 << 32) - 1},
+        {"count": -1},
+        {"code_size": 0},
+        {"code_size": (1 << 24) + 1},
+        {"generation": 1 << 32},
+        {"staged_generation": 1 << 32},
+        {"staged_rows": 1 << 32},
+        {"next_id": -1},
+        {"next_id": 1 << 63},
+        {"shape": -1},
+        {"txn": 1.5},
+        {"head": 5},
+        {"head": None},
+        {"unknown": 1},
+        {"listed": 41},
+        {"listed": -1},
+        {"listed": None},
+        {"relisted": -1},
+        {"relisted": True},
+        {"relisted": 1 << 62},
+        {"payloads": 2},
+        {"payloads": -1},
+        {"payloads": True},
+        {"payloads": None},
+        {"next_generation": 1},
+        {"next_size": 1},
+        {"next_head": 1},
+        {"recoded": 1},
+        {**NEXT, "next_generation": 0},
+        {**NEXT, "next_generation": 1 << 32},
+        {**NEXT, "generation": 1},
+        {**NEXT, "staged_generation": 1},
+        {**NEXT, "next_size": 0},
+        {**NEXT, "next_size": (1 << 24) + 1},
+        {**NEXT, "next_head": 3},
+        {**NEXT, "recoded": 41},
+        {**NEXT, "recoded": True},
+    ],
+)
+def test_a_state_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
+    values = msgpack.unpackb(STATE.to_record()[48:])
+    with pytest.raises(DamagedError):
+        State.from_record(meta.pack({**values, **changes}))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(State)])
+def test_a_state_without_a_field_is_refused(name: str) -> None:
+    values = msgpack.unpackb(STATE.to_record()[48:])
+    del values[name]
+    with pytest.raises(DamagedError):
+        State.from_record(meta.pack(values))
+
+
+def test_a_state_of_an_older_format_is_read_as_one_without_what_came_later() -> None:
+    values = msgpack.unpackb(STATE.to_record()[48:])
+    assert State.from_record(STATE.to_record()).format == STATE.format == 4
+    for name in NEXT:
+        del values[name]
+    third = State.from_record(meta.pack(values))
+    assert third == STATE and third.format == 3
+    del values["payloads"]
+    second = State.from_record(meta.pack(values))
+    assert second == STATE and second.format == 2
+    del values["listed"], values["relisted"]
+    first = State.from_record(meta.pack(values))
+    assert first == STATE and first.format == 1
+    with pytest.raises(DamagedError):  # of no format
+        State.from_record(meta.pack({**values, "payloads": 0}))
+
+
+# -- the subset structure ---------------------------------------------------------------------------
+SUBSET = Subset(bits=8, tables=(3, 11, 19), widths=(8, 8, 5))
+
+
+def test_a_subset_structure_goes_there_and_back() -> None:
+    several = (
+        SUBSET,
+        Subset(),
+        Subset(bits=20),
+        Subset(tables=(0,), widths=(20,)),
+        Subset(tables=(5, 6), widths=(1, 3)),
+    )
+    for subset in several:
+        assert Subset.from_record(subset.to_record()) == subset
+    assert msgpack.unpackb(SUBSET.to_record()[48:]) == {
+        "kind": "multi-index",
+        "bits": 8,
+        "tables": [3, 11, 19],
+        "widths": [8, 8, 5],
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "cells"},
+        {"kind": None},
+        {"bits": 3},
+        {"bits": 21},
+        {"bits": -8},
+        {"bits": 8.0},
+        {"bits": True},
+        {"tables": [3, 11]},
+        {"tables": [3, 11, 20]},
+        {"tables": [3, 10, 18]},
+        {"tables": [-1, 7, 15]},
+        {"tables": [3.0, 11, 19]},
+        {"tables": [True, 9, 17]},
+        {"tables": {}},
+        {"tables": None},
+        {"tables": [1 << 62, (1 << 62) + 8, (1 << 62) + 16]},
+        {"widths": [8, 8, 0]},
+        {"widths": [8, 8, 21]},
+        {"widths": [8, 8, 5, 4]},
+        {"widths": "885"},
+        {"tables": list(range(4097)), "widths": [1] * 4097},
+        {"more": 1},
+    ],
+)
+def test_a_subset_structure_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
+    values = msgpack.unpackb(SUBSET.to_record()[48:])
+    with pytest.raises(DamagedError, match="subset"):
+        Subset.from_record(meta.pack({**values, **changes}))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Subset)])
+def test_a_subset_structure_without_a_field_is_refused(name: str) -> None:
+    values = msgpack.unpackb(SUBSET.to_record()[48:])
+    del values[name]
+    with pytest.raises(DamagedError, match="subset"):
+        Subset.from_record(meta.pack(values))
+
+
+# -- automatic training -----------------------------------------------------------------------------
+TRAINING = Training(sampled=10_000, vectors=12_000, error=0.25, now=0.5, reviewed=12_000)
+
+
+def test_the_record_of_a_training_goes_there_and_back() -> None:
+    for training in (TRAINING, Training(0, 0, 0.0, 0.0, 0), replace(TRAINING, error=meta.MAX_ERROR)):
+        assert Training.from_record(training.to_record()) == training
+    assert msgpack.unpackb(TRAINING.to_record()[48:]) == {
+        "sampled": 10_000,
+        "vectors": 12_000,
+        "error": 0.25,
+        "now": 0.5,
+        "reviewed": 12_000,
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sampled": -1},
+        {"sampled": 1 << 62},
+        {"vectors": None},
+        {"vectors": 1.0},
+        {"error": -0.5},
+        {"error": float("nan")},
+        {"error": float("inf")},
+        {"error": 1},
+        {"now": float("nan")},
+        {"now": "0.5"},
+        {"reviewed": -1},
+        {"reviewed": True},
+        {"more": 1},
+    ],
+)
+def test_the_record_of_a_training_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
+    values = msgpack.unpackb(TRAINING.to_record()[48:])
+    with pytest.raises(DamagedError, match="training"):
+        Training.from_record(meta.pack({**values, **changes}))
