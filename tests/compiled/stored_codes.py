@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from hypothesis import settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lsqindex._compiled import records as _records
@@ -15,11 +16,11 @@ from lsqindex._compiled import scan as _scan
 from lsqindex._storage.format import records
 from lsqindex._storage.format.columns import CHUNK_ROWS, Column
 from lsqindex.encoders import Layout
-from lsqindex.encoders.layout import Tables
+from lsqindex.encoders.layout import Tables, field_bits
 from lsqindex.testing import reference
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
-many = settings(max_examples=20_000 if LONG else 500, deadline=None)
+many = settings(max_examples=20_000 if LONG else 200, deadline=None)
 Answer = list[tuple[list[int], list[int]]]
 Metric = Literal["l2", "cosine", "ip"]
 Distance = Literal["asymmetric", "symmetric"]
@@ -168,3 +169,31 @@ def random_tables(rng: np.random.Generator, layout: Layout, nq: int, kind: str) 
 def assert_equal(found: Any, other: Any) -> None:
     assert found.ids.tolist() == other.ids.tolist()
     assert cast(list[Any], found.distances.tolist()) == other.distances.tolist()
+
+
+KINDS = (
+    "ordinary",
+    "whole",
+    "constant",
+    "zero",
+    "far away",
+    "one counts",
+    "infinite",
+    "negative",
+    "huge",
+    "tiny",
+    "below normal",
+)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    """Fields of one to sixteen bits, equal or mixed, a row scalar before them or not, up to 260 bytes."""
+    scalar = draw(st.integers(0, 16))
+    kinds = draw(st.lists(st.sampled_from((2, 3, 4, 5, 8, 16, 256, 1000)), min_size=1, max_size=3))
+    widest = draw(st.sampled_from((1, 2, 5, 33, 260)))
+    levels, bits = ([1 << scalar], [scalar]) if scalar else ([], [])
+    while not bits or (sum(bits) + field_bits(kinds[len(bits) % len(kinds)]) <= 8 * widest and len(bits) < 2100):
+        levels.append(kinds[len(bits) % len(kinds)])
+        bits.append(field_bits(levels[-1]))
+    return Layout(tuple(bits), tuple(levels), scalars=int(scalar > 0), linear=draw(st.booleans()))

@@ -14,49 +14,24 @@ from lsqindex._compiled import scan as _scan
 from lsqindex._query.sources.codes import by_nibbles
 from lsqindex._storage.format.columns import CHUNK_ROWS
 from lsqindex.encoders import Layout
-from lsqindex.encoders.layout import Tables, field_bits
+from lsqindex.encoders.layout import Tables
 from lsqindex.testing import reference
 
 from .levels import on_every_level
 from .stored_codes import (
+    KINDS,
     Answer,
     Stored,
     affine_tables,
     expected,
     in_order,
     kernel_codes,
+    layouts,
     many,
     random_tables,
     scan,
     stored,
 )
-
-KINDS = (
-    "ordinary",
-    "whole",
-    "constant",
-    "zero",
-    "far away",
-    "one counts",
-    "infinite",
-    "negative",
-    "huge",
-    "tiny",
-    "below normal",
-)
-
-
-@st.composite
-def layouts(draw: st.DrawFn) -> Layout:
-    """Fields of one to sixteen bits, equal or mixed, a row scalar before them or not, up to 260 bytes."""
-    scalar = draw(st.integers(0, 16))
-    kinds = draw(st.lists(st.sampled_from((2, 3, 4, 5, 8, 16, 256, 1000)), min_size=1, max_size=3))
-    widest = draw(st.sampled_from((1, 2, 5, 33, 260)))
-    levels, bits = ([1 << scalar], [scalar]) if scalar else ([], [])
-    while not bits or (sum(bits) + field_bits(kinds[len(bits) % len(kinds)]) <= 8 * widest and len(bits) < 2100):
-        levels.append(kinds[len(bits) % len(kinds)])
-        bits.append(field_bits(levels[-1]))
-    return Layout(tuple(bits), tuple(levels), scalars=int(scalar > 0), linear=draw(st.booleans()))
 
 
 @st.composite

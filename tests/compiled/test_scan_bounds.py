@@ -14,8 +14,7 @@ from lsqindex._storage.format.columns import from_blocks, to_blocks
 from lsqindex.encoders import Layout
 from lsqindex.testing import reference
 
-from .stored_codes import affine_tables, many, random_tables
-from .test_scan import KINDS, layouts
+from .stored_codes import KINDS, affine_tables, layouts, many, random_tables
 
 # -- what the scan rests on ----------------------------------------------------------------------------
 

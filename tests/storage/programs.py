@@ -28,3 +28,24 @@ def agree():
     assert (near.ids == scanned.ids).all() and (near.distances == scanned.distances).all()
     return [index.stats()[name] for name in ("vectors", "listed", "fresh")]
 """
+
+HOLD = """
+index = Index.open(path)
+with index.batch() as batch:
+    batch.add([[1.0, 1.0]], [100])
+    tell()
+    hear()
+"""
+
+FORK = """
+def forked(work):
+    # How `work` ended in a forked child: what it returned, 9 after an exception.
+    pid = os.fork()
+    if pid == 0:
+        code = 9
+        try:
+            code = work() or 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+"""

@@ -1,4 +1,4 @@
-"""Committed files of every format, which must open for ever; and files of a newer one."""
+"""Committed files of every format, which must open for ever."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from lsqindex._inputs import options as settings
 from lsqindex._inputs.filters import read_filter
 from lsqindex._storage.format import columns, kept, keys, meta
 from lsqindex.encoders import from_bytes
-from lsqindex.errors import NewerFormatError, NotAnIndexError
 from tests.settings import FIXTURES
-
-from .test_meta import options_record
 
 # -- committed files ------------------------------------------------------------------------------
 
@@ -276,39 +273,3 @@ def test_the_committed_encoder_codes_as_it_did(tmp_path: Path) -> None:
     vectors = made.vectors(550, 8, 1)[:512]
     assert (encoder.encode(vectors) == codes).all(axis=1).mean() > 0.95
     np.testing.assert_allclose(encoder.decode(codes), vectors, atol=2)
-
-
-# -- a newer format on disk -----------------------------------------------------------------------
-
-
-def put(path: Path, key: bytes, value: bytes) -> None:
-    """Write into the file behind the back of this package, in a transaction that the state knows of."""
-    with lmdb.open(str(path), subdir=False, lib_version=0, max_dbs=16, map_size=1 << 24) as env:
-        db = env.open_db(b"meta", create=False)
-        with env.begin(write=True) as txn:
-            state = msgpack.unpackb(txn.get(keys.STATE, b"", db=db)[48:])
-            txn.put(keys.STATE, meta.pack({**state, "txn": txn.id()}), db=db)
-            txn.put(key, value, db=db)
-
-
-def test_a_file_of_a_newer_format_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "newer.lsq"
-    shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
-    put(path, keys.OPTIONS, options_record(format=5))
-    for read_only in (False, True):
-        with pytest.raises(NewerFormatError, match=r"format 5.*upgrade"):
-            Index.open(path, read_only=read_only)
-    assert issubclass(NewerFormatError, NotAnIndexError)
-
-
-def test_a_newer_format_is_told_even_where_the_state_has_changed_too(tmp_path: Path) -> None:
-    """The version is looked at before anything whose shape depends on it."""
-    path = tmp_path / "newer.lsq"
-    shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
-    put(path, keys.OPTIONS, options_record(format=5, cells=100))
-    with lmdb.open(str(path), subdir=False, lib_version=0, max_dbs=16, map_size=1 << 24) as env:
-        db = env.open_db(b"meta", create=False)
-        with env.begin(write=True) as txn:
-            txn.put(keys.STATE, meta.pack({"fresh": 5, "txn": txn.id()}), db=db)
-    with pytest.raises(NewerFormatError, match="upgrade"):
-        Index.open(path)

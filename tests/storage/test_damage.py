@@ -22,14 +22,14 @@ from tests.settings import LONG
 # -- (a) a flipped bit ----------------------------------------------------------------------------
 
 #: How many bits are flipped of headers (all, in the long form), the other skeleton, records, and what is unused.
-FLIPS = {"headers": 40, "skeleton": 30, "records": 40, "unused": 15}
+FLIPS = {"headers": 16, "skeleton": 12, "records": 16, "unused": 6}
 
 
 def flipped(places: Places, kind: str, seed: int) -> list[int]:
     ranges = places.unused() if kind == "unused" else getattr(places, kind)
     count = FLIPS[kind]
     if LONG:
-        count = 1 << 60 if kind == "headers" else 50 * count
+        count = 1 << 60 if kind == "headers" else 125 * count
     return places.bits(ranges, count, random.Random(seed))
 
 
@@ -67,7 +67,7 @@ def test_bits_of_the_meta_pages_are_noticed_or_do_no_harm(variant: str, sound: C
     path = sound(variant)
     bits = [8 * PAGE * page + bit for page in (0, 1) for bit in range(8 * 152)]
     low = [8 * PAGE * page + 8 * at + bit for page in (0, 1) for at in (136, 144) for bit in range(12)]
-    changes = [{"flip": [bit]} for bit in (bits if LONG else [*bits[::29], *low])]
+    changes = [{"flip": [bit]} for bit in (bits if LONG else [*bits[::61], *low])]
     assert not wrong(changes, outcomes(path, changes))
 
 

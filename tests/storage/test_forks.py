@@ -13,20 +13,7 @@ import pytest
 from tests.processes import Child, environment
 from tests.settings import LONG, needs_fork
 
-from .programs import holds
-
-FORK = """
-def forked(work):
-    # How `work` ended in a forked child: what it returned, 9 after an exception.
-    pid = os.fork()
-    if pid == 0:
-        code = 9
-        try:
-            code = work() or 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-"""
+from .programs import FORK, holds
 
 
 @needs_fork

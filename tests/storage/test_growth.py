@@ -158,14 +158,14 @@ def change(index, model, vectors):
 def test_nothing_is_lost_when_the_map_is_full(child: Callable[[], Child], tmp_path: Path, change: str) -> None:
     # One page more each time: the map is full at any put, and at commit.
     training = 600 if change == "training by a large add" else 1 << 40
-    values = {"directory": tmp_path, "first": 14, "sizes": 80 if LONG else 16, "train_size": training}
+    values = {"directory": tmp_path, "first": 14, "sizes": 80 if LONG else 7, "train_size": training}
     callers, complaints = child().run(CHANGES[change] + GROWTH, **values)
     assert complaints == []
     assert callers, "the map was never full"
 
 
 def test_the_map_is_full_at_commit(child: Callable[[], Child], tmp_path: Path) -> None:
-    values = {"directory": tmp_path, "first": 14, "sizes": 100, "train_size": 1 << 40}
+    values = {"directory": tmp_path, "first": 14, "sizes": 100 if LONG else 40, "train_size": 1 << 40}
     program = """
 def change(index, model, vectors):
     for version in range(6):

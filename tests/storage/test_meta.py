@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
+import lmdb
 import msgpack
 import pytest
 
-from lsqindex._storage.format import meta
+from lsqindex import Index
+from lsqindex._storage.format import keys, meta
 from lsqindex._storage.format.meta import Options, State, Subset, Training
 from lsqindex.errors import DamagedError, LsqIndexError, NewerFormatError, NotAnIndexError
+from tests.settings import FIXTURES
 
 # -- options and state ----------------------------------------------------------------------------
 OPTIONS = Options(dim=8, metric="l2", ids="int", keep_vectors=None, train_size=10_000, uuid=bytes(16))
@@ -293,3 +298,39 @@ def test_the_record_of_a_training_with_impossible_values_is_refused(changes: dic
     values = msgpack.unpackb(TRAINING.to_record()[48:])
     with pytest.raises(DamagedError, match="training"):
         Training.from_record(meta.pack({**values, **changes}))
+
+
+# -- a newer format on disk -----------------------------------------------------------------------
+
+
+def put(path: Path, key: bytes, value: bytes) -> None:
+    """Write into the file behind the back of this package, in a transaction that the state knows of."""
+    with lmdb.open(str(path), subdir=False, lib_version=0, max_dbs=16, map_size=1 << 24) as env:
+        db = env.open_db(b"meta", create=False)
+        with env.begin(write=True) as txn:
+            state = msgpack.unpackb(txn.get(keys.STATE, b"", db=db)[48:])
+            txn.put(keys.STATE, meta.pack({**state, "txn": txn.id()}), db=db)
+            txn.put(key, value, db=db)
+
+
+def test_a_file_of_a_newer_format_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "newer.lsq"
+    shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
+    put(path, keys.OPTIONS, options_record(format=5))
+    for read_only in (False, True):
+        with pytest.raises(NewerFormatError, match=r"format 5.*upgrade"):
+            Index.open(path, read_only=read_only)
+    assert issubclass(NewerFormatError, NotAnIndexError)
+
+
+def test_a_newer_format_is_told_even_where_the_state_has_changed_too(tmp_path: Path) -> None:
+    """The version is looked at before anything whose shape depends on it."""
+    path = tmp_path / "newer.lsq"
+    shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
+    put(path, keys.OPTIONS, options_record(format=5, cells=100))
+    with lmdb.open(str(path), subdir=False, lib_version=0, max_dbs=16, map_size=1 << 24) as env:
+        db = env.open_db(b"meta", create=False)
+        with env.begin(write=True) as txn:
+            txn.put(keys.STATE, meta.pack({"fresh": 5, "txn": txn.id()}), db=db)
+    with pytest.raises(NewerFormatError, match="upgrade"):
+        Index.open(path)

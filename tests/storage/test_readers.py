@@ -17,9 +17,7 @@ from lsqindex.errors import BusyError, DamagedError, ForkedError, ParameterError
 from tests.processes import Child
 from tests.settings import FIXTURES, LONG
 
-from .programs import LISTED, OPEN, holds
-from .test_forks import FORK
-from .test_writers_in_turn import HOLD
+from .programs import FORK, HOLD, LISTED, OPEN, holds
 
 # -- readers beside a writer --------------------------------------------------------------------------
 

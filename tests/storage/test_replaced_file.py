@@ -9,8 +9,7 @@ from pathlib import Path
 from tests.processes import Child
 from tests.settings import LONG, needs_linux
 
-from .programs import OPEN, holds
-from .test_writers_in_turn import HOLD
+from .programs import HOLD, OPEN, holds
 
 COMPACT = """
 index = Index.open(path)

@@ -30,6 +30,11 @@ from tests.settings import FIXTURES
 from tests.subsets.listed import Content, create, sound, state_of
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "index.lsq"
+
+
 @pytest.fixture(params=["format1-trained.lsq", "format1-untrained.lsq", "format2-lists.lsq", "format2-tables.lsq"])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / str(request.param)

@@ -11,15 +11,7 @@ from lsqindex import Index
 from lsqindex.errors import BusyError
 from tests.processes import Child
 
-from .programs import OPEN, holds
-
-HOLD = """
-index = Index.open(path)
-with index.batch() as batch:
-    batch.add([[1.0, 1.0]], [100])
-    tell()
-    hear()
-"""
+from .programs import HOLD, OPEN, holds
 
 
 def test_a_second_writer_waits_or_is_told(child: Callable[[], Child], path: Path) -> None:

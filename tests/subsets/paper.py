@@ -13,8 +13,10 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex import Index, Matches, make_encoder
+from lsqindex import Index, Matches, MultiIndex, make_encoder
 from lsqindex._query import search as searcher
+from lsqindex._storage.format.columns import CHUNK_ROWS
+from lsqindex._subsets.multi_index.postings import SEGMENT_ROWS, UNIT_ROWS
 from lsqindex.encoders import Encoder, Layout
 
 Metric = Literal["l2", "cosine", "ip"]
@@ -203,3 +205,29 @@ def assert_same(index: Index, other: Index) -> None:
             a, b = (answers(one.search(queries, k, strategy="subset", **how)) for one in (index, other))
             assert a == b, how
     assert index.check() == other.check() == []
+
+
+def plain_probing(index: Index, plain: Plain, queries: Vectors, probes: int) -> list[tuple[set[Any], int]]:
+    """For each query the rows that the nearest ``probes`` buckets hold, and how many postings that are."""
+    plain.create_tables()
+    out = []
+    for far in plain.distances(queries):
+        lists = [plain.tables[table].get(value, []) for _, (table, value) in plain.buckets(far)[:probes]]
+        out.append((set().union(*lists), sum(map(len, lists))))
+    return out
+
+
+@cache
+def large() -> tuple[Index, Vectors]:
+    """A full segment, a unit, a part of one that was merged, and fresh rows; a chunk of the first is gone."""
+    n = SEGMENT_ROWS + UNIT_ROWS + 700
+    index, vectors = make("lsh", subset=MultiIndex(bits=8)), random(n, 12)
+    vectors[1000:1100] = vectors[70_000]
+    index.add(vectors[:-300])
+    index.merge()
+    index.add(vectors[-300:])
+    index.delete(np.r_[2 * CHUNK_ROWS : 3 * CHUNK_ROWS : 3, 5000:5010, n - 290 : n - 280])
+    stats = index.stats()
+    assert 300 <= stats["fresh"] < CHUNK_ROWS
+    assert stats["deleted"] < CHUNK_ROWS // 3  # those of the chunk that was given back are not even stored
+    return index, vectors

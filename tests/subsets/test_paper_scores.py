@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from hypothesis import strategies as st
 
 from lsqindex import Index, MultiIndex, make_encoder
 from lsqindex._query.sources import probing as multi_index
-from lsqindex._storage.format.columns import CHUNK_ROWS
-from lsqindex._subsets.multi_index.postings import SEGMENT_ROWS, UNIT_ROWS
+from tests.settings import LONG
 
 from .paper import (
     BINARY,
@@ -24,11 +22,11 @@ from .paper import (
     METRICS,
     Metric,
     Plain,
-    Vectors,
     answers,
     code_distances,
     fitted,
     grouped,
+    large,
     make,
     random,
 )
@@ -84,7 +82,7 @@ def told(story: dict[str, Any]) -> tuple[Index, Plain, Any]:
     return index, plain, None if story["filter"] is None else ids[story["filter"]]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=2_500 if LONG else 100, deadline=None)
 @given(stories())
 def test_scores_and_order_are_those_of_the_paper(story: dict[str, Any]) -> None:
     index, plain, some = told(story)
@@ -209,22 +207,6 @@ def test_a_query_is_looked_up_in_every_table(kind: str) -> None:
     found = index.search(query, 5, strategy="subset", distance="score")
     assert answers(found) == plain.search(query, 5, code_distances(index, query))
     index.close()
-
-
-@cache
-def large() -> tuple[Index, Vectors]:
-    """A full segment, a unit, a part of one that was merged, and fresh rows; a chunk of the first is gone."""
-    n = SEGMENT_ROWS + UNIT_ROWS + 700
-    index, vectors = make("lsh", subset=MultiIndex(bits=8)), random(n, 12)
-    vectors[1000:1100] = vectors[70_000]
-    index.add(vectors[:-300])
-    index.merge()
-    index.add(vectors[-300:])
-    index.delete(np.r_[2 * CHUNK_ROWS : 3 * CHUNK_ROWS : 3, 5000:5010, n - 290 : n - 280])
-    stats = index.stats()
-    assert 300 <= stats["fresh"] < CHUNK_ROWS
-    assert stats["deleted"] < CHUNK_ROWS // 3  # those of the chunk that was given back are not even stored
-    return index, vectors
 
 
 def test_scores_and_order_are_those_of_the_paper_in_many_blocks() -> None:

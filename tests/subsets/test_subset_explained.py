@@ -11,8 +11,7 @@ from lsqindex import Index, MultiIndex, make_encoder
 from lsqindex._query import query as request
 from lsqindex._storage.format.columns import CHUNK_ROWS
 
-from .paper import BINARY, DIM, ENCODERS, How, Plain, answers, assert_same, fitted, make, random
-from .test_subset_search import plain_probing
+from .paper import BINARY, DIM, ENCODERS, How, Plain, answers, assert_same, fitted, make, plain_probing, random
 
 
 @pytest.mark.parametrize("name", ["lsq", "lsq of 5 levels", "lsh"])

@@ -25,10 +25,11 @@ from .paper import (
     by_code,
     code_distances,
     fitted,
+    large,
     make,
+    plain_probing,
     random,
 )
-from .test_paper_scores import large
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -54,16 +55,6 @@ def test_all_buckets_give_what_a_scan_gives(name: str, metric: Metric) -> None:
                 zeros = 0 if metric == "ip" else sum(b == 0 for b, _ in pairs)
                 assert pairs[zeros:] == sorted(pairs[zeros:]) and not any(b for b, _ in pairs[:zeros])
     index.close()
-
-
-def plain_probing(index: Index, plain: Plain, queries: Vectors, probes: int) -> list[tuple[set[Any], int]]:
-    """For each query the rows that the nearest ``probes`` buckets hold, and how many postings that are."""
-    plain.create_tables()
-    out = []
-    for far in plain.distances(queries):
-        lists = [plain.tables[table].get(value, []) for _, (table, value) in plain.buckets(far)[:probes]]
-        out.append((set().union(*lists), sum(map(len, lists))))
-    return out
 
 
 @pytest.mark.parametrize("name", ["lsq", "lsq of 16 levels", "itq"])

@@ -17,8 +17,7 @@ from lsqindex._write.batch import Batch
 from lsqindex.errors import BusyError, ClosedError
 from tests.settings import LONG
 
-from .test_interrupts import StopError
-from .waiting import PATIENCE, free, in_thread
+from .waiting import PATIENCE, StopError, free, in_thread
 
 # -- batches --------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from lsqindex.errors import BusyError, ClosedError, StorageError
 from tests.processes import environment
 from tests.settings import LONG, ROOT
 
-from .waiting import free, in_thread
+from .waiting import StopError, free, in_thread
 
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
 
@@ -42,10 +42,6 @@ def test_interrupts_leave_nothing_behind(tmp_path: Path) -> None:
     summary = json.loads(done.stdout)
     print(summary)
     assert summary["interrupts"] >= count and not summary["descriptors left open"]
-
-
-class StopError(BaseException):
-    """As KeyboardInterrupt: no Exception."""
 
 
 def test_a_pass_that_is_lost_leaves() -> None:

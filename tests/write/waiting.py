@@ -46,3 +46,7 @@ def free(index: Index) -> bool:
     run(code)
     index.compact()
     return len(index) == before + 3 and index.check() == [] and not locks and not index._env.gate.inside
+
+
+class StopError(BaseException):
+    """As KeyboardInterrupt: no Exception."""
