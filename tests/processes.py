@@ -33,8 +33,8 @@ def environment(*paths: Path, **more: str) -> dict[str, str]:
     return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", "PYTHONPATH": path, **more}
 
 
-def run(program: str, *arguments: Any, paths: Sequence[Path] = (), **more: str) -> str:
-    """What a process prints that runs ``program``; it must end well, and say nothing on stderr."""
+def run(program: str, *arguments: Any, paths: Sequence[Path] = (), silent: bool = False, **more: str) -> str:
+    """What a process prints that runs ``program``; it must end well, and without a word on stderr if it is ``silent``."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
         env=environment(*paths, **more),
@@ -44,7 +44,7 @@ def run(program: str, *arguments: Any, paths: Sequence[Path] = (), **more: str) 
         timeout=600,
         check=False,
     )
-    assert done.returncode == 0 and not done.stderr, (done.returncode, done.stdout, done.stderr)
+    assert done.returncode == 0 and not (silent and done.stderr), (done.returncode, done.stdout, done.stderr)
     return done.stdout.strip()
 
 

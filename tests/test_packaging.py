@@ -17,7 +17,7 @@ import pytest
 
 from tests.settings import ROOT
 
-EXTENSIONS = ("exact", "kernels", "multi_index", "records", "scan")
+EXTENSIONS = ("encoding", "exact", "gate", "multi_index", "records", "scan")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 def test_the_sdist_has_what_building_needs_and_nothing_built(built: Built) -> None:
     kernels = {f"cython_src/{path.name}" for path in (ROOT / "cython_src").iterdir() if path.suffix in (".pyx", ".h")}
-    stubs = {f"lsqindex/_{name}.pyi" for name in EXTENSIONS}
+    stubs = {f"lsqindex/_compiled/{name}.pyi" for name in EXTENSIONS}
     assert {f"cython_src/{name}.pyx" for name in EXTENSIONS} <= kernels
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "lsqindex").rglob("*.py")}
     files = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "setup.py", "lsqindex/py.typed"}
@@ -75,7 +75,7 @@ def test_the_sdist_has_what_building_needs_and_nothing_built(built: Built) -> No
 def test_the_wheel_has_the_package_and_no_sources_of_kernels(built: Built) -> None:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "lsqindex").rglob("*.py")}
-    extensions = {f"lsqindex/_{name}{end}" for name in EXTENSIONS for end in (suffix, ".pyi")}
+    extensions = {f"lsqindex/_compiled/{name}{end}" for name in EXTENSIONS for end in (suffix, ".pyi")}
     assert modules | extensions | {"lsqindex/py.typed"} <= set(built.contents)
     assert not [name for name in built.contents if name.endswith((".c", ".h", ".pyx", ".pyc"))]
     beside = {name for name in built.contents if not name.startswith(("lsqindex/", "lsqindex-"))}

@@ -325,7 +325,7 @@ def test_none_raises_type_error() -> None:
 
 def run_with_simd(value: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "LSQINDEX_SIMD": value, "PYTHONPATH": str(Path(lsqindex.__file__).parents[1])}
-    code = "from lsqindex import _kernels; print(_kernels.simd_level())"
+    code = "from lsqindex._compiled import encoding; print(encoding.simd_level())"
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
 
 

@@ -42,7 +42,7 @@ def forked(work, *arguments):
 
 def run(program: str, *arguments: Any) -> str:
     """What a process prints that runs ``program``; it must end well, and say nothing on stderr."""
-    return processes.run(PRELUDE + program, *arguments)
+    return processes.run(PRELUDE + program, *arguments, silent=True)
 
 
 # -- fork -------------------------------------------------------------------------------------------------
