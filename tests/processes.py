@@ -34,7 +34,7 @@ def environment(*paths: Path, **more: str) -> dict[str, str]:
 
 
 def run(program: str, *arguments: Any, paths: Sequence[Path] = (), silent: bool = False, **more: str) -> str:
-    """What a process prints that runs ``program``; it must end well, and without a word on stderr if it is ``silent``."""
+    """What a process prints that runs ``program``; it must end well, and ``silent`` means nothing on stderr."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
         env=environment(*paths, **more),
