@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -14,14 +15,7 @@ if os.environ.get("LSQINDEX_SANITIZE"):
     flags += ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
     links += ["-fsanitize=address,undefined"]
 
-headers: dict[str, tuple[str, ...]] = {
-    "gate": (),
-    "encoding": ("simd", "feedback", "flips", "descend", "product", "pack"),
-    "records": ("checksum", "pages", "rows"),
-    "scan": ("simd", "checksum", "rows", "nibbles", "codes", "sums", "nearest", "progressive", "scan"),
-    "exact": ("simd", "checksum", "rows", "exact", "misses"),
-    "multi_index": ("simd", "checksum", "rows", "nibbles", "codes", "lists", "probes", "scores"),
-}
+headers = sorted(str(path) for path in Path("cython_src").glob("*.h"))
 setup(
     options={"build_ext": {"parallel": os.cpu_count()}},
     ext_modules=cythonize(
@@ -30,12 +24,13 @@ setup(
                 f"lsqindex._compiled.{name}",
                 [f"cython_src/{name}.pyx"],
                 include_dirs=["cython_src"],
-                depends=[f"cython_src/{header}.h" for header in depends],
+                depends=headers,
                 extra_compile_args=flags,
                 extra_link_args=links,
                 libraries=[] if sys.platform == "win32" else ["m"],
             )
-            for name, depends in headers.items()
-        ]
+            for name in ("gate", "encoding", "records", "scan", "exact", "multi_index", "ranking")
+        ],
+        include_path=["cython_src"],
     ),
 )

@@ -8,7 +8,8 @@
 #define LSQ_CHECKSUM_H
 
 #include <stdint.h>
-#include <string.h>
+
+#include "bytes.h"
 
 #define LSQ_P1 0x9E3779B185EBCA87ULL
 #define LSQ_P2 0xC2B2AE3D27D4EB4FULL
@@ -17,11 +18,6 @@
 #define LSQ_P5 0x27D4EB2F165667C5ULL
 
 static inline uint64_t lsq_rotate(uint64_t x, int bits) { return (x << bits) | (x >> (64 - bits)); }
-
-/* The machines we build for are little-endian, as the file is. */
-static inline uint64_t lsq_load64(const uint8_t *p) { uint64_t x; memcpy(&x, p, 8); return x; }
-static inline uint32_t lsq_load32(const uint8_t *p) { uint32_t x; memcpy(&x, p, 4); return x; }
-static inline uint16_t lsq_load16(const uint8_t *p) { uint16_t x; memcpy(&x, p, 2); return x; }
 
 static inline uint64_t lsq_round(uint64_t lane, uint64_t input) {
     return lsq_rotate(lane + input * LSQ_P2, 31) * LSQ_P1;

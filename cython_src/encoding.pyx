@@ -13,7 +13,7 @@ from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 
 
-cdef extern from "simd.h" nogil:
+cdef extern from "levels.h" nogil:
     int LSQ_LANES
     int lsq_simd_available(int level)
 

@@ -1,18 +1,17 @@
-/* Exact distances between queries and kept vectors, read where they lie.
+/* Exact distances between queries and vectors, read where they lie.
 
-   A row is `dim` numbers of float32 or float16; or a float32 scale and `dim` numbers of float16 or int8, each to be
-   multiplied by the scale. The scale of float16 numbers is a power of two, and nearly always 1: then they are read as
-   numbers without a scale.
-
-   What a search found is anywhere in the file, each row a cache miss of several lines: so a row is looked up and
-   prefetched LSQ_ROWS_AHEAD rows before it is summed.
+   A vector is a row of `dim` numbers of float32 or float16; or a float32 scale and `dim` numbers of float16 or int8, each
+   to be multiplied by the scale. The scale of float16 numbers is a power of two, and nearly always 1: then they are read
+   as numbers without a scale.
 
    All in float32, but for the last steps. Lane i of 32 sums numbers i, 32 + i, 64 + i, …; after 512 numbers, and at the
    end, the lanes are added in halves (16 … 31 to 0 … 15, then 8 … 15 to 0 … 7, and so on) and go to a sum in double. So
    every instruction set gives the same bits, and errors do not grow with the dimensions.
 
    Squares and products of very small numbers are too small for float32. Where that can matter (see LSQ_SMALL) the sums
-   are taken again in double, number after number. */
+   are taken again in double, number after number.
+
+   Who compares what: rerank.h some rows of each query, compare.h all rows. */
 #ifndef LSQ_EXACT_H
 #define LSQ_EXACT_H
 
@@ -20,18 +19,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "rows.h"
+#include "bytes.h"
 #include "simd.h"
-
-#if LSQ_X86
-#include <cpuid.h>
-#include <immintrin.h>
-#define LSQ_TARGET_HALVES __attribute__((target("avx2,f16c")))
-#endif
 
 enum { LSQ_FLOAT32 = 0, LSQ_FLOAT16 = 1, LSQ_INT8 = 2, LSQ_SCALED_FLOAT16 = 3 };
 enum { LSQ_L2 = 0, LSQ_IP = 1, LSQ_COSINE = 2 };
-enum { LSQ_WIDE = 32, LSQ_EXACT_RUN = 512, LSQ_ROWS_AHEAD = 8, LSQ_LINE = 64 };
+enum { LSQ_WIDE = 32, LSQ_EXACT_RUN = 512 };
 
 /* A sum of squares below this may have lost numbers. Which sum decides that a row is summed again in double: the squared
  * distance itself for l2, the row's squares for cosine, the query's squares for ip. */
@@ -127,143 +120,85 @@ static lsq_pair lsq_sum_wide(int kind, int metric, const float *q, const uint8_t
 }
 
 #if LSQ_X86
-LSQ_TARGET_HALVES LSQ_INLINE __m256 lsq_eight(int kind, const uint8_t *p, __m256 scale) {
-    if (kind == LSQ_FLOAT32) return _mm256_loadu_ps((const float *)p);
-    if (kind == LSQ_FLOAT16) return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-    if (kind == LSQ_SCALED_FLOAT16) return _mm256_mul_ps(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), scale);
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p))), scale);
-}
-
-LSQ_TARGET_HALVES LSQ_INLINE double lsq_add_avx2(const __m256 *lanes) {
-    __m256 eight = _mm256_add_ps(_mm256_add_ps(lanes[0], lanes[2]), _mm256_add_ps(lanes[1], lanes[3]));
-    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-
-LSQ_TARGET_HALVES LSQ_INLINE lsq_pair lsq_sum_avx2(int kind, int metric, const float *q, const uint8_t *numbers, float scale,
-                                                   int64_t dim) {
-    lsq_pair out = {0, 0};
-    uint8_t last[LSQ_WIDE * 4];
-    const __m256 scales = _mm256_set1_ps(scale);
-    for (int64_t at = 0; at < dim;) {
-        __m256 sums[4], squares[4];
-        for (int v = 0; v < 4; v++) sums[v] = squares[v] = _mm256_setzero_ps();
-        int64_t end = dim - at < LSQ_EXACT_RUN ? dim : at + LSQ_EXACT_RUN;
-        for (; at < end; at += LSQ_WIDE) {
-            const uint8_t *from = lsq_numbers(kind, numbers, at, dim, last);
-            for (int v = 0; v < 4; v++) {
-                __m256 x = lsq_eight(kind, from + 8 * v * lsq_number_size(kind), scales), to = _mm256_loadu_ps(q + at + 8 * v);
-                __m256 y = metric == LSQ_L2 ? _mm256_sub_ps(to, x) : x;
-                sums[v] = _mm256_add_ps(sums[v], _mm256_mul_ps(metric == LSQ_L2 ? y : to, y));
-                if (metric == LSQ_COSINE) squares[v] = _mm256_add_ps(squares[v], _mm256_mul_ps(x, x));
-            }
-        }
-        out.value += lsq_add_avx2(sums);
-        if (metric == LSQ_COSINE) out.square += lsq_add_avx2(squares);
-    }
-    return out;
-}
+#include "exact_avx2.h"
 #endif
 
 /* Whether this machine converts half precision. All with AVX2 that we know do, but it is a bit of its own. */
 static int lsq_converts_halves(void) {
 #if LSQ_X86
-    unsigned a, b, c = 0, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && c >> 29 & 1;
+    return lsq_has_f16c();
 #else
     return LSQ_ARM64;
 #endif
 }
 
-/* ---- all rows of one query ---------------------------------------------------------------------------------------- */
+/* ---- from sums to distances ---------------------------------------------------------------------------------------- */
 
-typedef struct {
-    const lsq_column *column;
-    int kind, metric;
-    int64_t dim;
-} lsq_kept;
+/* A query, its numbers followed by zeros up to a multiple of LSQ_WIDE, and the sum of their squares (not for l2). */
+typedef struct { const float *numbers; double square; } lsq_target;
 
-/* Into the second cache: the first one has room for few rows, and can wait for few lines at a time. */
-LSQ_INLINE void lsq_prefetch(const uint8_t *from, int64_t size) {
-#if defined(__GNUC__) || defined(__clang__)
-    for (int64_t at = 0; at < size; at += LSQ_LINE) __builtin_prefetch(from + at, 0, 2);
-    __builtin_prefetch(from + size - 1, 0, 2);
-#else
-    (void)from, (void)size;
-#endif
+LSQ_INLINE int64_t lsq_padded(int64_t dim) { return (dim + LSQ_WIDE - 1) / LSQ_WIDE * LSQ_WIDE; }
+
+/* `room` is for lsq_padded(dim) numbers. */
+static lsq_target lsq_target_of(int metric, const float *query, int64_t dim, float *room) {
+    lsq_target target = {room, 0};
+    memcpy(room, query, (size_t)dim * sizeof(float));
+    for (int64_t i = dim; i % LSQ_WIDE; i++) room[i] = 0;
+    if (metric == LSQ_L2) return target;
+    target.square = lsq_sum_portable(LSQ_FLOAT32, LSQ_COSINE, room, (const uint8_t *)room, 1, dim).square;
+    if (metric == LSQ_COSINE && target.square < LSQ_SMALL) {
+        for (int64_t i = 0; i < dim; i++) room[i] *= LSQ_LIFT;
+        target.square = lsq_sum_portable(LSQ_FLOAT32, LSQ_COSINE, room, (const uint8_t *)room, 1, dim).square;
+    }
+    return target;
 }
 
-/* The distances of `n` rows from a query whose squares add up to `square` (not needed for l2); the position of a row that
- * no record holds, or -1. SUM(...) are the sums of one row. */
-#define LSQ_DISTANCES(name, target, SUM)                                                                               \
-    target LSQ_INLINE int64_t name##_of(const lsq_kept *kept, int kind, int metric, const float *q, double square,     \
-                                        const uint32_t *rows, int64_t n, float *out) {                                 \
-        const uint8_t *places[LSQ_ROWS_AHEAD];                                                                         \
-        int64_t dim = kept->dim, before = lsq_scale_size(kind), width = dim * lsq_number_size(kind) + before;          \
-        for (int64_t i = 0; i < n + LSQ_ROWS_AHEAD; i++) {                                                             \
-            const uint8_t *row = i < LSQ_ROWS_AHEAD ? NULL : places[i % LSQ_ROWS_AHEAD];                               \
-            if (i < n) {                                                                                               \
-                int64_t record = lsq_record(kept->column, rows[i]);                                                    \
-                if (record < 0) return i;                                                                              \
-                const uint8_t *payload = (const uint8_t *)(uintptr_t)kept->column->addresses[record];                  \
-                places[i % LSQ_ROWS_AHEAD] = payload + (uint64_t)(rows[i] - kept->column->starts[record]) * (uint64_t)width; \
-                lsq_prefetch(places[i % LSQ_ROWS_AHEAD], width);                                                       \
-            }                                                                                                          \
-            if (!row) continue;                                                                                        \
-            const uint8_t *numbers = row + before;                                                                     \
-            float scale = before ? lsq_load_float(row) : 1;                                                            \
-            lsq_pair sum = kind == LSQ_SCALED_FLOAT16 && scale == 1 ? SUM(LSQ_FLOAT16, metric, q, numbers, 1, dim)     \
-                                                                    : SUM(kind, metric, q, numbers, scale, dim);       \
-            if ((metric == LSQ_L2 ? sum.value : metric == LSQ_IP ? square : sum.square) < LSQ_SMALL)                   \
-                sum = lsq_sum_wide(kind, metric, q, numbers, scale, dim);                                              \
-            if (metric == LSQ_COSINE) {                                                                                \
-                double norm = sqrt(sum.square * square);                                                               \
-                sum.value = 1 - (norm > 0 ? sum.value / norm : 0);                                                     \
-            }                                                                                                          \
-            out[i - LSQ_ROWS_AHEAD] = (float)(metric == LSQ_IP ? -sum.value : sum.value);                              \
-        }                                                                                                              \
-        return -1;                                                                                                     \
-    }                                                                                                                  \
-    target static int64_t name(const lsq_kept *kept, const float *q, double square, const uint32_t *rows, int64_t n,   \
-                               float *out) {                                                                           \
-        switch (3 * kept->kind + kept->metric) {                                                                       \
-        case 0: return name##_of(kept, 0, 0, q, square, rows, n, out);                                                 \
-        case 1: return name##_of(kept, 0, 1, q, square, rows, n, out);                                                 \
-        case 2: return name##_of(kept, 0, 2, q, square, rows, n, out);                                                 \
-        case 3: return name##_of(kept, 1, 0, q, square, rows, n, out);                                                 \
-        case 4: return name##_of(kept, 1, 1, q, square, rows, n, out);                                                 \
-        case 5: return name##_of(kept, 1, 2, q, square, rows, n, out);                                                 \
-        case 6: return name##_of(kept, 2, 0, q, square, rows, n, out);                                                 \
-        case 7: return name##_of(kept, 2, 1, q, square, rows, n, out);                                                 \
-        case 8: return name##_of(kept, 2, 2, q, square, rows, n, out);                                                 \
-        case 9: return name##_of(kept, 3, 0, q, square, rows, n, out);                                                 \
-        case 10: return name##_of(kept, 3, 1, q, square, rows, n, out);                                                \
-        default: return name##_of(kept, 3, 2, q, square, rows, n, out);                                                \
-        }                                                                                                              \
+/* Whether sums in float32 may have lost too much. */
+LSQ_INLINE int lsq_too_small(int metric, lsq_pair sum, double square) {
+    return (metric == LSQ_L2 ? sum.value : metric == LSQ_IP ? square : sum.square) < LSQ_SMALL;
+}
+
+LSQ_INLINE float lsq_distance(int metric, lsq_pair sum, double square) {
+    if (metric == LSQ_L2) return (float)sum.value;
+    if (metric == LSQ_IP) return (float)-sum.value;
+    double norm = sqrt(sum.square * square);
+    return (float)(1 - (norm > 0 ? sum.value / norm : 0));
+}
+
+/* NAME: the distance of one row. SUM(...) are its sums. `kind` and `metric` are constants where this is inlined. */
+#define LSQ_ROW_DISTANCE(name, target, SUM)                                                                            \
+    target LSQ_INLINE float name(int kind, int metric, const lsq_target *query, const uint8_t *row, int64_t dim) {     \
+        const uint8_t *numbers = row + lsq_scale_size(kind);                                                           \
+        float scale = lsq_scale_size(kind) ? lsq_load_float(row) : 1;                                                  \
+        lsq_pair sum = kind == LSQ_SCALED_FLOAT16 && scale == 1                                                        \
+                           ? SUM(LSQ_FLOAT16, metric, query->numbers, numbers, 1, dim)                                 \
+                           : SUM(kind, metric, query->numbers, numbers, scale, dim);                                   \
+        if (lsq_too_small(metric, sum, query->square))                                                                 \
+            sum = lsq_sum_wide(kind, metric, query->numbers, numbers, scale, dim);                                     \
+        return lsq_distance(metric, sum, query->square);                                                               \
     }
-LSQ_DISTANCES(lsq_distances_portable, , lsq_sum_portable)
+LSQ_ROW_DISTANCE(lsq_row_portable, , lsq_sum_portable)
 #if LSQ_X86
-LSQ_DISTANCES(lsq_distances_avx2, LSQ_TARGET_HALVES, lsq_sum_avx2)
+LSQ_ROW_DISTANCE(lsq_row_avx2, LSQ_TARGET_HALVES, lsq_sum_avx2)
 #endif
 
-/* `q` is room for the query with zeros after it: `dim` rounded up to a multiple of LSQ_WIDE. */
-static int64_t lsq_distances(int level, const lsq_kept *kept, const float *query, float *q, const uint32_t *rows, int64_t n,
-                             float *out) {
-    double square = 0;
-    int64_t dim = kept->dim;
-    memcpy(q, query, (size_t)dim * sizeof(float));
-    for (int64_t i = dim; i % LSQ_WIDE; i++) q[i] = 0;
-    if (kept->metric != LSQ_L2) square = lsq_sum_portable(LSQ_FLOAT32, LSQ_COSINE, q, (const uint8_t *)q, 1, dim).square;
-    if (kept->metric == LSQ_COSINE && square < LSQ_SMALL) {
-        for (int64_t i = 0; i < dim; i++) q[i] *= LSQ_LIFT;
-        square = lsq_sum_portable(LSQ_FLOAT32, LSQ_COSINE, q, (const uint8_t *)q, 1, dim).square;
+/* Makes `name` of `name`_of, whose first two arguments are a kind and a metric: constants in each of the calls. */
+#define LSQ_BY_KIND(name, target, arguments, ...)                                                                      \
+    target static void name(int kind, int metric, LSQ_UNPACK arguments) {                                              \
+        switch (3 * kind + metric) {                                                                                   \
+        case 0: name##_of(0, 0, __VA_ARGS__); break;                                                                   \
+        case 1: name##_of(0, 1, __VA_ARGS__); break;                                                                   \
+        case 2: name##_of(0, 2, __VA_ARGS__); break;                                                                   \
+        case 3: name##_of(1, 0, __VA_ARGS__); break;                                                                   \
+        case 4: name##_of(1, 1, __VA_ARGS__); break;                                                                   \
+        case 5: name##_of(1, 2, __VA_ARGS__); break;                                                                   \
+        case 6: name##_of(2, 0, __VA_ARGS__); break;                                                                   \
+        case 7: name##_of(2, 1, __VA_ARGS__); break;                                                                   \
+        case 8: name##_of(2, 2, __VA_ARGS__); break;                                                                   \
+        case 9: name##_of(3, 0, __VA_ARGS__); break;                                                                   \
+        case 10: name##_of(3, 1, __VA_ARGS__); break;                                                                  \
+        default: name##_of(3, 2, __VA_ARGS__); break;                                                                  \
+        }                                                                                                              \
     }
-#if LSQ_X86
-    if (level != LSQ_PORTABLE) return lsq_distances_avx2(kept, q, square, rows, n, out);
-#endif
-    (void)level;
-    return lsq_distances_portable(kept, q, square, rows, n, out);
-}
 
 #endif

@@ -12,6 +12,8 @@
 #ifndef LSQ_LISTS_H
 #define LSQ_LISTS_H
 
+#include <string.h>
+
 #include "codes.h"
 
 enum { LSQ_SPAN = 65024, LSQ_DIRECTORY_BITS = 14, LSQ_TABLE_BITS = 20 };

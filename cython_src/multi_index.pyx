@@ -7,21 +7,16 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
+from codes cimport lsq_codes, lsq_fields
+from column cimport column_of
+from filter cimport allow_rows, delete_rows, lsq_filter
+
 from lsqindex._compiled import encoding
 
 
 cdef extern from "scores.h" nogil:
     int LSQ_SPAN
     int LSQ_TABLE_BITS
-    ctypedef struct lsq_column:
-        const uint32_t *starts
-        const uint32_t *counts
-        const uint64_t *addresses
-        int64_t records
-    ctypedef struct lsq_codes:
-        lsq_column column
-        int64_t width
-        int64_t head
     ctypedef struct lsq_list_work:
         uint32_t buckets[2][65024]
         uint16_t rows[2][65024]
@@ -30,16 +25,6 @@ cdef extern from "scores.h" nogil:
                         uint16_t *rows)
     void lsq_list_build(lsq_list_work *work, int64_t n, int bits, uint8_t *out)
     int lsq_list_sound(const uint8_t *list, int64_t size, int bits, uint32_t count, uint32_t span)
-    ctypedef struct lsq_filter:
-        const uint8_t *const *deleted
-        int64_t segments
-        uint32_t segment_rows
-        const uint8_t *allowed
-        int64_t allowed_rows
-    ctypedef struct lsq_fields:
-        int64_t count
-        const int64_t *starts
-        const int64_t *levels
     ctypedef struct lsq_table:
         int64_t field
         int64_t fields
@@ -84,16 +69,13 @@ def build(const uint32_t[::1] starts not None, const uint32_t[::1] counts not No
     """(count, payload): the lists of one table, ``bits`` bits of the code from ``first_bit`` on, for the rows from
     ``first`` to ``end`` that the records of a column of codes hold."""
     cdef lsq_codes codes
-    cdef int64_t records = starts.shape[0], n
-    if counts.shape[0] != records or addresses.shape[0] != records:
-        raise ValueError("build: a column's arrays differ in length")
+    cdef int64_t n
+    codes.column = column_of(starts, counts, addresses)
     if not 1 <= bits <= LSQ_TABLE_BITS or first_bit < 0 or first_bit + bits > 8 * width or not 1 <= head <= width:
         raise ValueError("build: sizes do not fit")
     if not first <= end or end - first > <uint32_t>LSQ_SPAN:
         raise ValueError(f"build: a block has at most {LSQ_SPAN} rows")
-    codes.column.records, codes.width, codes.head = records, width, head
-    if records:
-        codes.column.starts, codes.column.counts, codes.column.addresses = &starts[0], &counts[0], &addresses[0]
+    codes.width, codes.head = width, head
     cdef lsq_list_work *work = <lsq_list_work *>malloc(sizeof(lsq_list_work))
     if work is NULL:
         raise MemoryError("build: no memory for lists")
@@ -179,8 +161,7 @@ cdef class Lists:
             self.lists.addresses = &addresses[0, 0]
         self.lists.there = &there[0] if there.shape[0] else &self.nothing
         self.lists.chunks, self.lists.chunk_rows = there.shape[0], chunk_rows
-        self.lists.filter.segments, self.lists.filter.segment_rows = deleted.shape[0], segment_rows
-        self.lists.filter.deleted = <const uint8_t *const *>&deleted[0] if deleted.shape[0] else NULL
+        delete_rows(&self.lists.filter, deleted, segment_rows)
         self.fields.count, self.fields.starts, self.fields.levels = field_levels.shape[0], &field_starts[0], &field_levels[0]
 
     def __dealloc__(self):
@@ -210,8 +191,7 @@ cdef class Lists:
         if probes < 1 or wanted < 1:
             raise ValueError("lists: sizes do not fit")
         if allowed is not None:
-            lists.filter.allowed = &allowed[0] if allowed.shape[0] else &self.nothing
-            lists.filter.allowed_rows = 8 * allowed.shape[0]
+            allow_rows(&lists.filter, allowed, &self.nothing)
         found, figures = np.zeros(nq, np.int64), np.zeros((nq, 3), np.int64)
         cdef int64_t[::1] counts = found
         cdef int64_t[:, ::1] numbers = figures

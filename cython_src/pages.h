@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checksum.h"
+#include "bytes.h"
 
 enum { LSQ_BRANCH = 1, LSQ_LEAF = 2, LSQ_OVERFLOW = 4, LSQ_META = 8 };
 enum { LSQ_BIGDATA = 1, LSQ_SUBDATA = 2 };

@@ -2,20 +2,21 @@
 
    A row is looked at further if the sum of its head's look-ups is so many standard deviations (`z`, learned with the
    encoder) below the mean of a sample of rows. What is left is compared by sums of 8 bits, rounded to the nearest: the
-   k-th smallest and all that are within a margin of rounding of it are evaluated exactly. Both limits are fixed before
-   the scan or by the set of all rows, never by the order in which these are read.
+   k-th smallest and all that are within a margin of rounding of it are evaluated exactly, if they may be within the limit
+   of the search. All these bounds are fixed before the scan or by the set of all rows, never by the order in which rows
+   are read.
 
-   Afterwards the k-th distance is known, and with it where the heads of such rows lie: the sample tells how a head's sum
-   depends on the whole (a line, and how far rows lie around it), and the rows found tell it of themselves, which may be of
-   another kind than most. If the limit was not well above, the answer is not to be trusted (`lsq_plan_sure`), and the
-   caller reads all columns of all rows. */
+   Afterwards the k-th distance is known (or the limit of the search, if fewer rows are within it), and with it where the
+   heads of such rows lie: the sample tells how a head's sum depends on the whole (a line, and how far rows lie around it),
+   and the rows found tell it of themselves, which may be of another kind than most. If the bound on heads was not well
+   above, the answer is not to be trusted (`lsq_plan_sure`), and the caller reads all columns of all rows. */
 #ifndef LSQ_PROGRESSIVE_H
 #define LSQ_PROGRESSIVE_H
 
 #include <math.h>
 #include <stdint.h>
 
-#include "nibbles.h"
+#include "quantize.h"
 
 /* LSQ_SAMPLE: so many blocks are sampled. LSQ_REACH: the sum of 8 bits that stands for LSQ_FAR standard deviations below
  * the mean of all sums: what is farther is of no interest. */

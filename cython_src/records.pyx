@@ -11,6 +11,8 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
+from column cimport column_of, lsq_column
+
 
 cdef extern from "checksum.h" nogil:
     uint64_t lsq_checksum(const uint8_t *p, uint64_t size, uint64_t seed)
@@ -21,18 +23,17 @@ cdef extern from "pages.h" nogil:
                                 int only_free, uint64_t *where, uint64_t *newest)
     int lsq_overflow_sound(const uint8_t *value, uint64_t size, uint64_t key_size, uint32_t page_size)
 
-cdef extern from "rows.h" nogil:
+cdef extern from "verify.h" nogil:
     int lsq_record_sound(const uint8_t *payload, uint64_t first, uint32_t count, uint8_t kind, uint32_t width,
                          uint32_t generation, uint32_t head)
-    ctypedef struct lsq_column:
-        const uint32_t *starts
-        const uint32_t *counts
-        const uint64_t *addresses
-        int64_t records
+
+cdef extern from "gather.h" nogil:
     int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t width, int64_t head,
                        uint8_t *out)
     int64_t lsq_gather_ints(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t *out)
     int lsq_string(const lsq_column *column, uint32_t row, const uint8_t **bytes, uint32_t *size)
+
+cdef extern from "find.h" nogil:
     int64_t lsq_find_ints(const lsq_column *column, const uint32_t *rows, int64_t count, const int64_t *ids,
                           int64_t n, int64_t *places, uint8_t *found)
     int64_t lsq_find_strings(const lsq_column *column, const uint32_t *rows, int64_t count, const uint8_t *text,
@@ -115,23 +116,12 @@ def overflow_sound(const uint8_t[::1] value not None, uint64_t key_size, uint32_
     return value.shape[0] == 0 or lsq_overflow_sound(&value[0], value.shape[0], key_size, page_size) != 0
 
 
-cdef lsq_column _column(const uint32_t[::1] starts, const uint32_t[::1] counts, const uint64_t[::1] addresses) except *:
-    cdef lsq_column column
-    column.records = starts.shape[0]
-    if counts.shape[0] != column.records or addresses.shape[0] != column.records:
-        raise ValueError("a column's arrays differ in length")
-    column.starts = &starts[0] if column.records else NULL
-    column.counts = &counts[0] if column.records else NULL
-    column.addresses = &addresses[0] if column.records else NULL
-    return column
-
-
 def gather(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
            const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None, int64_t width, int64_t head):
     """``rows`` of a column as uint8 (n, width); LookupError for a row that no record holds."""
     if not 0 <= head <= width:
         raise ValueError("gather: the head is larger than the row")
-    cdef lsq_column column = _column(starts, counts, addresses)
+    cdef lsq_column column = column_of(starts, counts, addresses)
     cdef int64_t missing = -1, n = rows.shape[0]
     out = np.empty((n, width), np.uint8)
     cdef uint8_t[:, ::1] view = out
@@ -151,7 +141,7 @@ def touched(const uint32_t[::1] starts not None, const uint8_t[::1] verified not
         raise ValueError("touched: shapes do not fit")
     with nogil:
         for i in range(n if fine else 0):
-            # Halved without a branch, as in rows.h.
+            # Halved without a branch, as in column.h.
             at, left = 0, records
             while left > 1:
                 half = left // 2
@@ -165,7 +155,7 @@ def touched(const uint32_t[::1] starts not None, const uint8_t[::1] verified not
 def gather_ints(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
                 const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None):
     """The int ids of ``rows``; LookupError for a row that no record holds."""
-    cdef lsq_column column = _column(starts, counts, addresses)
+    cdef lsq_column column = column_of(starts, counts, addresses)
     cdef int64_t missing = -1, n = rows.shape[0]
     out = np.empty(n, np.int64)
     cdef int64_t[::1] view = out
@@ -180,7 +170,7 @@ def gather_ints(const uint32_t[::1] starts not None, const uint32_t[::1] counts 
 def gather_strings(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
                    const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None, bint raw=False):
     """The strings of ``rows``, a list (``raw``: their bytes); LookupError for a row that no record holds."""
-    cdef lsq_column column = _column(starts, counts, addresses)
+    cdef lsq_column column = column_of(starts, counts, addresses)
     cdef const uint8_t *text
     cdef uint32_t size
     cdef int64_t i
@@ -198,8 +188,8 @@ def gather_strings(const uint32_t[::1] starts not None, const uint32_t[::1] coun
 def find_ints(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
               const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None,
               const int64_t[::1] ids not None):
-    """(places, found): where ``ids`` belong among ``rows``, which are sorted by their ids; see rows.h."""
-    cdef lsq_column column = _column(starts, counts, addresses)
+    """(places, found): where ``ids`` belong among ``rows``, which are sorted by their ids; see find.h."""
+    cdef lsq_column column = column_of(starts, counts, addresses)
     cdef int64_t failed = -1, n = ids.shape[0], count = rows.shape[0]
     places, found = np.zeros(n, np.int64), np.zeros(n, np.bool_)
     cdef int64_t[::1] to = places
@@ -216,7 +206,7 @@ def find_strings(const uint32_t[::1] starts not None, const uint32_t[::1] counts
                  const uint64_t[::1] addresses not None, const uint32_t[::1] rows not None,
                  const uint8_t[::1] text not None, const uint32_t[::1] ends not None):
     """As :func:`find_ints`, for strings: their bytes one after another in ``text``, and where each ends."""
-    cdef lsq_column column = _column(starts, counts, addresses)
+    cdef lsq_column column = column_of(starts, counts, addresses)
     cdef int64_t failed = -1, n = ends.shape[0], count = rows.shape[0]
     cdef uint8_t nothing = 0
     cdef const uint8_t *p = &text[0] if text.shape[0] else &nothing

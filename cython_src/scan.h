@@ -1,7 +1,7 @@
 /* The scan: the k nearest of all codes, without reading a distance out of every row.
 
-   By nibbles (nibbles.h), in three steps: sums of quantized look-ups for 32 rows at once (sums.h); rows whose sum is
-   within a margin of the k-th smallest are kept (nearest.h); these few are evaluated exactly, in float32, nibble after
+   By nibbles, in three steps: sums of quantized look-ups (quantize.h) for 32 rows at once (sums.h); rows whose sum is
+   within a margin of the k-th smallest are kept (hits.h); these few are evaluated exactly, in float32, nibble after
    nibble, the same bits on every instruction set. The margin is a bound, so nothing is missed; or, in the progressive scan
    (progressive.h), a tested one.
 
@@ -10,9 +10,11 @@
 #define LSQ_SCAN_H
 
 #include "codes.h"
+#include "distances.h"
+#include "hits.h"
 #include "nearest.h"
-#include "nibbles.h"
 #include "progressive.h"
+#include "quantize.h"
 #include "sums.h"
 
 /* ---- a search ------------------------------------------------------------------------------------------------------ */
@@ -34,7 +36,8 @@ typedef struct {
     int nibbles;     /* by nibbles, or by fields */
     int progressive; /* head first */
     int streams;     /* one query, and more codes than a cache holds */
-    int64_t nq, k, parts;
+    int64_t nq, k, parts; /* k: LSQ_ALL for all rows within the limit */
+    float limit;          /* farther rows are not wanted */
     lsq_query *queries;
     float *exact;         /* look-ups by nibble of all queries */
     uint8_t *tables;      /* quantized look-ups of groups of queries, one after another */
@@ -103,7 +106,7 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
     int64_t nibbles = 2 * codes->width;
     if (!scan->nibbles) {
         for (int64_t i = 0; i < scan->parts * scan->nq; i++)
-            if (!lsq_nearest_init(&scan->nearest[i], scan->k)) return 0;
+            if (!lsq_nearest_init(&scan->nearest[i], scan->k, scan->limit)) return 0;
         return 1;
     }
     int64_t rows = 0;
@@ -119,6 +122,7 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
         lsq_query *queries = scan->queries + group * LSQ_GROUP;
         int nq = lsq_group_size(scan, group);
         int64_t margins[LSQ_GROUP], wide = 0;
+        uint16_t ceilings[LSQ_GROUP];
         for (int i = 0; i < nq; i++) {
             lsq_nibble_tables(queries[i].values, &codes->fields, codes->width, queries[i].exact, &queries[i].bias);
             lsq_least(scan->level, queries[i].exact, nibbles, low + i * nibbles, high + i * nibbles);
@@ -134,7 +138,8 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
             for (int64_t n = 0; n < 2 * codes->head; n++) query->head_base += least[n];
             query->scale.loss = lsq_write_tables(scan, group * LSQ_GROUP + i, least, query->scale.step, 0, work);
             double margin = ceil(query->scale.loss + 2 * query->scale.slack);
-            margins[i] = margin < 65535 ? (int64_t)margin : 65535; /* also where it is not a number */
+            margins[i] = margin < LSQ_LARGEST ? (int64_t)margin : LSQ_LARGEST; /* also where it is not a number */
+            ceilings[i] = lsq_ceiling((scan->limit - query->scale.base) / query->scale.step + query->scale.slack);
         }
         if (scan->progressive) {
             lsq_moments moments[LSQ_GROUP];
@@ -146,16 +151,17 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
                     if (range > widest) widest = range;
                 }
                 queries[i].plan = lsq_make_plan(&moments[i], nibbles, 2 * codes->head, z, widest, queries[i].scale.slack);
+                double step = queries[i].scale.step * queries[i].plan.ratio;
                 margins[i] = queries[i].plan.margin;
-                lsq_write_tables(scan, group * LSQ_GROUP + i, low + i * nibbles, queries[i].scale.step * queries[i].plan.ratio,
-                                 0.5, work);
+                ceilings[i] = lsq_ceiling((scan->limit - queries[i].scale.base) / step + (double)margins[i]);
+                lsq_write_tables(scan, group * LSQ_GROUP + i, low + i * nibbles, step, 0.5, work);
             }
         }
         for (int i = 0; i < nq; i++) {
             int64_t q = group * LSQ_GROUP + i;
-            fine = fine && lsq_nearest_init(&scan->nearest[q], scan->k);
+            fine = fine && lsq_nearest_init(&scan->nearest[q], scan->k, scan->limit);
             for (int64_t part = 0; part < scan->parts; part++)
-                fine = fine && lsq_hits_init(&scan->hits[part * scan->nq + q], scan->k, margins[i]);
+                fine = fine && lsq_hits_init(&scan->hits[part * scan->nq + q], scan->k, margins[i], ceilings[i]);
         }
     }
     free(low);
@@ -263,7 +269,7 @@ static int lsq_run_tails(const lsq_scan *scan, int64_t group, lsq_hits *hits, ls
                           run->sums + b * apart + q * LSQ_BLOCK_ROWS, bits))
                 return 0;
         }
-        if (hits[q].limit == 65535 && hits[q].k > LSQ_FEW && hits[q].count > before && hits[q].count >= hits[q].k &&
+        if (hits[q].kth == LSQ_LARGEST && hits[q].k > LSQ_FEW && hits[q].count > before && hits[q].count >= hits[q].k &&
             hits[q].count < LSQ_EARLY && !lsq_hits_prune(&hits[q]))
             return 0;
     }
@@ -279,7 +285,7 @@ static int lsq_scan_nibbles(const lsq_scan *scan, int64_t record, int64_t group,
         run.block = lsq_block_at(scan->codes, record, (uint64_t)first);
         run.start = start + (uint32_t)first * LSQ_BLOCK_ROWS;
         /* Limits are as of the beginning of a run: short ones until there are some. */
-        run.blocks = !scan->progressive && hits->limit == 65535 ? 2 : LSQ_RUN / lsq_group_size(scan, group);
+        run.blocks = !scan->progressive && hits->limit == LSQ_LARGEST ? 2 : LSQ_RUN / lsq_group_size(scan, group);
         if (run.blocks > blocks - first) run.blocks = blocks - first;
         lsq_run_heads(scan, group, hits, &run, count - (uint32_t)first * LSQ_BLOCK_ROWS);
         if (!lsq_run_tails(scan, group, hits, &run)) return 0;
@@ -338,28 +344,15 @@ static int lsq_evaluate(const lsq_scan *scan, int64_t q, int64_t low, int64_t hi
 static int lsq_scan_finish(const lsq_scan *scan, int64_t q, uint8_t *sure) {
     lsq_nearest *nearest = &scan->nearest[q];
     *sure = 1;
-    if (!scan->nibbles) {
-        for (int64_t part = 1; part < scan->parts; part++) {
-            const lsq_nearest *other = &scan->nearest[part * scan->nq + q];
-            for (int64_t i = 0; i < other->count; i++)
-                if (!lsq_offer(nearest, other->rows[i], other->distances[i])) return 0;
-        }
-        return lsq_nearest_prune(nearest);
-    }
+    if (!scan->nibbles) return lsq_nearest_join(scan->nearest, scan->parts, scan->nq, q);
     lsq_hits *hits = &scan->hits[q];
-    for (int64_t part = 1; part < scan->parts; part++) {
-        const lsq_hits *other = &scan->hits[part * scan->nq + q];
-        for (int64_t i = 0; i < other->count; i++)
-            if (!lsq_hit(hits, other->rows[i], other->sums[i])) return 0;
-    }
-    if (!lsq_hits_prune(hits)) return 0;
+    if (!lsq_hits_join(scan->hits, scan->parts, scan->nq, q)) return 0;
     const lsq_query *query = &scan->queries[q];
-    int64_t limit = hits->limit, near = limit;
-    const int enough = hits->count >= hits->k;
+    int64_t limit = hits->limit;
     lsq_heads heads = {0, 0, 0};
-    if (!scan->progressive && enough) {
+    if (!scan->progressive && hits->count >= hits->k) {
         /* The k smallest sums first: their distances may tell that others are too far. */
-        near = limit < 65535 ? limit - hits->margin : 65535;
+        int64_t near = hits->kth < limit ? hits->kth : limit;
         if (!lsq_evaluate(scan, q, -1, near, &heads) || !lsq_nearest_prune(nearest)) return 0;
         double sum = (nearest->worst - query->scale.base) / query->scale.step + query->scale.slack;
         if (sum >= 0 && sum < (double)limit) limit = (int64_t)sum;
@@ -369,9 +362,9 @@ static int lsq_scan_finish(const lsq_scan *scan, int64_t q, uint8_t *sure) {
     }
     if (!lsq_nearest_prune(nearest)) return 0;
     lsq_hits_clear(hits); /* where many rows are equally far they take much room */
+    /* `worst` is the k-th distance, or the limit where fewer rows are within it: nothing nearer may have been missed. */
     if (scan->progressive)
-        *sure = enough && hits->limit < 255 &&
-                lsq_plan_sure(&query->plan, (nearest->worst - query->scale.base) / query->scale.step, &heads);
+        *sure = hits->limit < 255 && lsq_plan_sure(&query->plan, (nearest->worst - query->scale.base) / query->scale.step, &heads);
     return 1;
 }
 

@@ -1,4 +1,4 @@
-/* Which instruction sets this build has bodies for, and which of them this machine can run.
+/* Which instruction sets this build has bodies for; levels.h tells which of them this machine can run.
 
    A kernel is one plain C function, written so that compilers vectorize it, and compiled once per
    instruction set by a function attribute: no per-file flags, no -march, no intrinsics to keep in
@@ -42,18 +42,6 @@ enum { LSQ_PORTABLE = 0, LSQ_AVX2 = 1, LSQ_AVX512 = 2, LSQ_NEON = 3, LSQ_LEVELS 
 #define LSQ_INLINE static __forceinline
 #define LSQ_RESTRICT __restrict
 #endif
-
-static int lsq_simd_available(int level) {
-    if (level == LSQ_PORTABLE) return 1;
-#if LSQ_X86
-    __builtin_cpu_init();
-    if (level == LSQ_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
-    if (level == LSQ_AVX512)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-#endif
-    return level == LSQ_NEON && LSQ_ARM64;
-}
 
 #if LSQ_X86
 #define LSQ_BODIES(name, arguments, call)                                    \

@@ -31,20 +31,14 @@ class Scan:
         codes: Codes,
         values: NDArray[np.float32],
         biases: NDArray[np.float32],
-        k: int,
+        k: int | None,
         nibbles: bool,
         z: float | None = None,
         allowed: NDArray[np.uint8] | None = None,
         parts: int = 1,
+        limit: float = ...,
     ) -> None: ...
     def run(self, part: int = 0) -> None: ...
     def finish(
         self,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32], NDArray[np.uint8]]: ...
-
-def order(
-    counts: NDArray[np.int64], distances: NDArray[np.float32], names: NDArray[np.int64], k: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
-def cut(
-    counts: NDArray[np.int64], distances: NDArray[np.float32], k: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...

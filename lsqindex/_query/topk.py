@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._compiled import scan as _scan
+from .._compiled import ranking
 
 
 def nearest(distances: NDArray[np.floating[Any]], k: int, slack: float = 0.0) -> NDArray[np.intp]:
@@ -38,7 +38,7 @@ def order(
         ranks = np.empty(len(ids), np.int64)
         ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
         ids = ranks
-    return _scan.order(counts, distances, ids, k)
+    return ranking.order(counts, distances, ids, k)
 
 
 def cut(
@@ -49,4 +49,4 @@ def cut(
     >>> cut(np.array([3, 1]), np.array([2, 1, 2, 5], np.float32), 2)
     (array([3, 1]), array([0, 1, 2, 3]))
     """
-    return _scan.cut(counts, distances, k)
+    return ranking.cut(counts, distances, k)

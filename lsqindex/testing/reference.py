@@ -229,12 +229,13 @@ def scan(
     codes: NDArray[np.uint8],
     layout: Layout,
     tables: Tables,
-    k: int,
+    k: int | None,
     *,
     by_nibbles: bool,
     may: NDArray[np.bool_] | None = None,
+    limit: float = math.inf,
 ) -> list[tuple[NDArray[np.intp], NDArray[np.float32]]]:
-    """For each query (rows, distances): all that are not farther than the k-th nearest of rows that ``may`` be found.
+    """For each query (rows, distances): the :func:`nearest` of the rows that ``may`` be found.
 
     >>> layout = Layout.uniform(levels=2, m=2)
     >>> tables = Tables(np.array([[0, 1, 0, 10]], np.float32), np.array([5], np.float32))
@@ -246,24 +247,42 @@ def scan(
         distances = nibble_distances(codes, *nibble_tables(layout, tables))
     else:
         distances = field_distances(codes, layout, tables)
-    allowed = np.ones(len(codes), np.bool_) if may is None else may
-    found = []
-    for own in distances:
-        rows = np.flatnonzero(allowed & ~np.isnan(own))
-        near = np.sort(own[rows])[:k]
-        if len(rows) > k:
-            rows = rows[own[rows] <= near[-1]]
-        found.append((rows, own[rows]))
-    return found
+    near = [nearest(own, k, limit, may) for own in distances]
+    return [(rows, own[rows]) for rows, own in zip(near, distances, strict=True)]
+
+
+def nearest(
+    distances: NDArray[np.float32], k: int | None, limit: float = math.inf, may: NDArray[np.bool_] | None = None
+) -> NDArray[np.intp]:
+    """The rows that are within ``limit`` and no farther than the k-th nearest; see cython_src/nearest.h.
+
+    >>> distances = np.array([3, 1, 2, 2], np.float32)
+    >>> nearest(distances, 2), nearest(distances, 2, limit=1), nearest(distances, None, limit=2)
+    (array([1, 2, 3]), array([1]), array([1, 2, 3]))
+    """
+    rows = np.flatnonzero(distances.astype(np.float64) <= limit)
+    if may is not None:
+        rows = rows[may[rows]]
+    if k is not None and len(rows) > k:
+        rows = rows[distances[rows] <= np.sort(distances[rows])[k - 1]]
+    return rows
 
 
 def progressive(
-    codes: NDArray[np.uint8], layout: Layout, tables: Tables, k: int, head: int, z: float, records: list[int]
+    codes: NDArray[np.uint8],
+    layout: Layout,
+    tables: Tables,
+    k: int | None,
+    head: int,
+    z: float,
+    records: list[int],
+    limit: float = math.inf,
 ) -> list[tuple[NDArray[np.intp], NDArray[np.float32], bool]]:
     """For each query (rows, distances, sure) of the scan that reads the first ``head`` bytes of a code first.
 
     ``records``: how many rows lie together, for the sample. See ``cython_src/progressive.h``.
     """
+    farthest = _float_limit(limit)
     at, heads = nibbles(codes), 2 * head
     sample = _sampled(records)
     exact, biases = nibble_tables(layout, tables)
@@ -282,19 +301,28 @@ def progressive(
         coarse = np.minimum((own - low) / (step * plan.ratio) + 0.5, 127).astype(np.int64)[np.arange(len(own)), at]
         rows = np.flatnonzero(np.minimum(coarse[:, :heads].sum(axis=1), 255) <= plan.limit)
         whole = np.minimum(coarse[rows].sum(axis=1), 255)
-        limit = np.sort(whole)[k - 1] + plan.margin if len(rows) >= k else 65535
-        rows = rows[whole <= limit]
+        sum_limit = math.floor(min(65535.0, max(0.0, (farthest - base) / (step * plan.ratio) + plan.margin)))
+        if k is not None and len(rows) >= k:
+            sum_limit = min(sum_limit, int(np.sort(whole)[k - 1]) + plan.margin)
+        rows = rows[whole <= sum_limit]
         distances = nibble_distances(codes[rows], own[None], biases[:1] * 0 + bias)[0]
+        near = nearest(distances, k, farthest)
         sure = False
-        if len(rows) >= k:
-            worst = np.sort(distances)[k - 1]
+        if sum_limit < 255 and len(rows):
+            worst = farthest if k is None or len(near) < k else float(distances[near].max())
             their = nibble_distances(codes[rows, :head], own[None, :heads], np.zeros(1, np.float32))[0]
             head_base = float(np.cumsum(np.concatenate([[0.0], low[:heads, 0]]))[-1])
             sixteenths = ((their.astype(np.float64) - head_base) / step * 16).astype(np.int64)
-            sure = limit < 255 and plan.sure((float(worst) - base) / step, sixteenths)
-            rows, distances = rows[distances <= worst], distances[distances <= worst]
-        found.append((rows, distances, bool(sure)))
+            sure = plan.sure((worst - base) / step, sixteenths)
+        found.append((rows[near], distances[near], bool(sure)))
     return found
+
+
+def _float_limit(limit: float) -> float:
+    """The largest float32 that is not above ``limit``."""
+    with np.errstate(over="ignore"):
+        nearby = np.float32(limit)
+    return float(np.nextafter(nearby, np.float32(-np.inf)) if float(nearby) > limit else nearby)
 
 
 @dataclass(frozen=True)

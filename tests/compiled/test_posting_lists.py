@@ -90,7 +90,7 @@ def test_sizes_that_do_not_fit_are_refused_by_build() -> None:
         {"first": 1, "end": SPAN + 2},
     ]
     for change in wrong:
-        with pytest.raises(ValueError, match="build: "):
+        with pytest.raises(ValueError, match=r"build: |a column's arrays"):
             _multi_index.build(**{**good, **change})
     assert _multi_index.build(**{**good, "end": SPAN})[0] == 40
     for name in ("starts", "counts", "addresses"):

@@ -94,18 +94,23 @@ def searches(rng: np.random.Generator) -> None:
             codes[rng.permutation(n)[:120]] = best[rng.integers(0, queries, 120)] ^ flips.astype(np.uint8)
         head = width if z is None and queries % 2 else max(1, width // 3)
         k, parts = int(rng.choice([1, 5, 40])), 1 + queries % 3
+        limit = (np.inf, np.inf, -2.0 * width, 0.0)[queries % 4]
+        wanted = None if limit == 0 and z is None else k
         column = Column(b"codes", b"c", records.CODES, width, head=head)
         payloads = [column.encode(first, codes[first : first + own]) for first, own in zip(firsts, counts, strict=True)]
-        numbers = np.array([len(counts), n, k, layout.m, values.shape[1], bits == 1, z is not None], "<i8")
+        numbers = np.array(
+            [len(counts), n, wanted or 2**63 - 1, layout.m, values.shape[1], bits == 1, z is not None], "<i8"
+        )
         fields = np.concatenate([layout.starts[:-1], layout.bit_starts, layout.level_counts])
-        lying = np.array([z or 0]), np.array([firsts, counts], "<u4"), fields
+        lying = np.array([z or 0, limit]), np.array([firsts, counts], "<u4"), fields
         case(4, queries, width, head, parts, numbers, *lying, values, tables.bias, *payloads)
         if not EXPECT:
             continue
         if z is None:
-            found = [(*own, True) for own in reference.scan(codes, layout, tables, k, by_nibbles=bits == 1)]
+            near = reference.scan(codes, layout, tables, wanted, by_nibbles=bits == 1, limit=limit)
+            found = [(*own, True) for own in near]
         else:
-            found = reference.progressive(codes, layout, tables, k, head, z, counts)
+            found = reference.progressive(codes, layout, tables, wanted, head, z, counts, limit)
             certain += [sure for _, _, sure in found]
         for rows, distances, sure in found:
             all_rows = np.full(n, -1, "<i4").view("<f4")
@@ -127,6 +132,25 @@ def kept_vectors(rng: np.random.Generator) -> None:
                 case(5, len(vectors), vectors.shape[1], a, b, stored, query)
                 if EXPECT:
                     write(reference.exact_distances(kept.from_bytes(stored, kind)[::-1], metric, query))
+
+
+def all_vectors(rng: np.random.Generator) -> None:
+    """Vectors that lie as codes do, those within a limit."""
+    for n, dim in ((1, 1), (70, 3), (64, 31), (33, 32), (95, 100), (40, 513), (40, 1100)):
+        for scale, (b, metric) in product((1.0, 1e-30), enumerate(("l2", "ip", "cosine"))):
+            vectors = (scale * rng.standard_normal((n, dim))).astype(np.float32)
+            vectors[n // 2] = 0
+            queries = rng.standard_normal((5, dim)).astype(np.float32)
+            queries[3] *= np.float32(1e-25)
+            limit, head = (np.inf, 2.0 * dim, 0.0, 1.0)[int(rng.integers(4))], int(rng.integers(1, 4 * dim + 1))
+            record = Column(b"codes", b"c", records.CODES, 4 * dim, head=head).encode(0, vectors.view(np.uint8))
+            case(7, n, dim, head, b, np.array([limit]), queries, record)
+            for query in queries if EXPECT else ():
+                distances = reference.exact_distances(vectors, metric, query)
+                near = np.full(n, -1, "<i4").view("<f4")
+                rows = reference.nearest(distances, None, limit)
+                near[rows] = distances[rows]
+                write(near)
 
 
 def posting_lists(rng: np.random.Generator) -> None:
@@ -166,5 +190,5 @@ def posting_lists(rng: np.random.Generator) -> None:
 
 
 if __name__ == "__main__":
-    for kernels in (encoders, sums, searches, kept_vectors, posting_lists):
+    for kernels in (encoders, sums, searches, kept_vectors, all_vectors, posting_lists):
         kernels(np.random.default_rng(0))

@@ -4,13 +4,13 @@
    (a = stride, b = steps), 2 descend (a = levels, b = sweeps), 3 sums of quantized look-ups (n queries, m columns, of
    which a are the head, in b bits), 4 a search (n queries, m columns, of which a are the head, in b parts), 5 exact
    distances of kept vectors (n rows, m dimensions, a = kind, b = metric), 6 posting lists and scores (n rows of m bytes, of
-   which a are the head, in b blocks). Little-endian. */
+   which a are the head, in b blocks), 7 all vectors in blocks (n rows, m dimensions, a = head, b = metric). Little-endian. */
+#include "compare.h"
 #include "descend.h"
-#define lsq_distances lsq_kept_distances /* scan.h has its own, and so has scores.h */
-#include "exact.h"
-#undef lsq_distances
 #include "feedback.h"
 #include "flips.h"
+#include "levels.h"
+#include "rerank.h"
 #include "scan.h"
 #include "scores.h"
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void sums(int level, int n, size_t m, size_t head, int bits) {
 /* For each query whether it is sure, and the distance of each row, or -1 as an int where it was not found. */
 static int search(int level, int64_t nq, size_t width, size_t head, int64_t parts) {
     int64_t *numbers = take(7 * 8), records = numbers[0], rows = numbers[1], fields = numbers[3], size = numbers[4];
-    double *z = take(8);
+    double *z = take(2 * 8); /* and the limit */
     uint32_t *starts = take((size_t)records * 8), *counts = starts + records;
     int64_t *places = take((size_t)(3 * fields + 1) * 8);
     float *values = take((size_t)(nq * size) * 4), *biases = take((size_t)nq * 4), *every = malloc((size_t)rows * 4);
@@ -63,7 +63,7 @@ static int search(int level, int64_t nq, size_t width, size_t head, int64_t part
     }
     lsq_codes codes = {{starts, counts, addresses, records}, (int64_t)width, (int64_t)head,
                        {fields, places, places + fields, places + 2 * fields + 1}, {NULL, 0, 1, NULL, 0}};
-    lsq_scan scan = {&codes, level, (int)numbers[5], (int)numbers[6], 0, nq, numbers[2], parts,
+    lsq_scan scan = {&codes, level, (int)numbers[5], (int)numbers[6], 0, nq, numbers[2], parts, lsq_float_limit(z[1]),
                      calloc((size_t)nq, sizeof(lsq_query)), malloc((size_t)nq * width * LSQ_LOOKUPS * sizeof(float)),
                      malloc((size_t)(nq * lsq_pairs(&codes)) * LSQ_PAIR),
                      calloc((size_t)(nq * parts), sizeof(lsq_hits)), calloc((size_t)(nq * parts), sizeof(lsq_nearest))};
@@ -86,6 +86,33 @@ static int search(int level, int64_t nq, size_t width, size_t head, int64_t part
     }
     lsq_scan_free(&scan);
     return fine;
+}
+
+/* The distance of each row from each of five queries, or -1 as an int where it is beyond the limit. */
+static int compare(int level, int metric, uint32_t rows, int64_t dim, int64_t head) {
+    enum { QUERIES = 5 };
+    double *limit = take(8);
+    float *queries = take((size_t)(QUERIES * dim) * 4), *room = malloc((size_t)(QUERIES * lsq_padded(dim)) * 4);
+    float *every = malloc(rows * 4);
+    const uint8_t *record = take(LSQ_HEADER + (size_t)(rows + 31) / 32 * 32 * (size_t)dim * 4);
+    uint32_t start = 0;
+    uint64_t address = (uint64_t)(uintptr_t)(record + LSQ_HEADER);
+    lsq_vectors vectors = {{&start, &rows, &address, 1}, LSQ_FLOAT32, dim, head, {NULL, 0, 1, NULL, 0}};
+    lsq_target targets[QUERIES];
+    lsq_nearest nearest[QUERIES];
+    lsq_comparison all = {&vectors, level, metric, QUERIES, 1, targets, nearest};
+    for (int64_t q = 0; q < QUERIES; q++) {
+        targets[q] = lsq_target_of(metric, queries + q * dim, dim, room + q * lsq_padded(dim));
+        if (!lsq_nearest_init(&nearest[q], LSQ_ALL, lsq_float_limit(*limit))) return 0;
+    }
+    if (!lsq_compare(&all, 0, 0, 1)) return 0;
+    for (int64_t q = 0; q < QUERIES; q++) {
+        memset(every, 255, rows * 4);
+        for (int64_t i = 0; i < nearest[q].count; i++) every[nearest[q].rows[i]] = nearest[q].distances[i];
+        fwrite(every, 4, rows, stdout);
+        lsq_nearest_free(&nearest[q]);
+    }
+    return 1;
 }
 
 /* The lists of each block and table, as they are made; and for each query the score of each row, 0 where it is not found. */
@@ -161,9 +188,11 @@ int main(int count, char **arguments) {
             uint64_t address = (uint64_t)(uintptr_t)data;
             for (size_t i = 0; i < n; i++) numbers[i] = (uint32_t)(n - 1 - i);
             lsq_column column = {&start, &rows, &address, 1};
-            lsq_kept kept = {&column, head[3], head[4], (int64_t)m};
-            if (lsq_kept_distances(level, &kept, query, room, numbers, (int64_t)n, out) >= 0) return 3;
+            lsq_target target = lsq_target_of(head[4], query, (int64_t)m, room);
+            if (lsq_rerank(level, head[3], head[4], &column, (int64_t)m, &target, numbers, (int64_t)n, out) >= 0) return 3;
             fwrite(out, 4, n, stdout);
+        } else if (head[0] == 7) {
+            if (!compare(level, head[4], (uint32_t)n, (int64_t)m, (int64_t)a)) return 6;
         } else {
             uint16_t *levels = take(n * m * 2);
             float *r = take(n * m * 4), *g = take(m * m * 4);

@@ -1,0 +1,9 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def order(
+    counts: NDArray[np.int64], distances: NDArray[np.float32], names: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+def cut(
+    counts: NDArray[np.int64], distances: NDArray[np.float32], k: int | None, limit: float = ...
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
