@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._compiled.gate import Block
-from ._inputs.filters import Condition, read_filter
+from ._inputs.filters import read_filter
 from ._inputs.ids import Ids, check_once, is_one, once, read_ids
 from ._inputs.options import Path, check_wait, file_path, fill, make_options, new_path, thread_count
 from ._inputs.payloads import read_payloads
@@ -25,12 +25,11 @@ from ._inputs.vectors import as_array, open_rows, read_rows
 from ._query import search as searcher
 from ._query import snapshot
 from ._query.query import Asked, Ranking, Request, Strategy
-from ._query.select import select
 from ._query.stored import found_payloads, payloads_of, unsound, unsound_payloads, vectors_of
 from ._storage import check, rewrite
 from ._storage.format import kept, keys
 from ._storage.format.columns import RowNumbers
-from ._storage.format.meta import Options, Subset, read_subset
+from ._storage.format.meta import Options
 from ._storage.format.records import REMEDY
 from ._storage.lmdb import files, growth
 from ._storage.lmdb.env import Env
@@ -41,12 +40,15 @@ from ._storage.lmdb.reader import Reader, Reading
 from ._storage.lmdb.registry import Lease, close_env, open_env
 from ._storage.lmdb.writer import Writer
 from ._storage.store import NewRows, Store
-from ._subsets.multi_index import merge
-from ._subsets.multi_index import tables as subsets
-from ._subsets.multi_index.tables import MultiIndex, SubsetLike, check_subset
+from ._subsets import stored as subsets
+from ._subsets.base import Structure
+from ._subsets.multi_index.structure import MultiIndexStructure
+from ._subsets.multi_index.tables import MultiIndex
+from ._subsets.stored import SubsetLike, check_subset
 from ._write import add as loader
 from ._write import retraining, training
 from ._write.batch import Batch
+from ._write.delete import delete
 from .encoders import Encoder, make_encoder
 from .encoders import coder as coders
 from .encoders.base import Metric, check_bool
@@ -255,7 +257,8 @@ class Index:
         """The subset structure, with the bits of its tables where they are known (of a binary code); None: none."""
         with self._reader() as reader:
             coder = self._coder(reader)
-            return subsets.told(subsets.of(reader, coder), coder)
+            structure = subsets.of(reader, coder)
+            return None if structure is None else structure.told(coder)
 
     def __len__(self) -> int:
         with self._reader() as reader:
@@ -342,8 +345,8 @@ class Index:
         """
         with self._reader() as reader:
             state, coder = reader.state, self._coder(reader)
-            tables = subsets.of(reader, coder)
-            fresh = Store(reader, self._options).fresh() if tables else 0
+            structure = subsets.of(reader, coder)
+            fresh = Store(reader, self._options).fresh() if structure else 0
             return {
                 "path": self._path,
                 "format": state.format,
@@ -361,10 +364,9 @@ class Index:
                 "exact": coder.floats,
                 "code_bytes": coder.code_size,
                 "keep_vectors": kept.NAMES[self._options.keep_vectors] if self._options.keep_vectors else None,
-                "subset": tables.kind if tables else None,
-                "tables": len(tables.tables) if tables else 0,
-                "table_bits": max(tables.widths, default=None) if tables else None,
-                "listed": state.stored - fresh if tables else 0,
+                "subset": structure.kind if structure else None,
+                **({"tables": 0, "table_bits": None} if structure is None else structure.stats()),
+                "listed": state.stored - fresh if structure else 0,
                 "fresh": fresh,
                 "payloads": bool(state.payloads),
                 "fields": list(self._options.fields),
@@ -480,7 +482,8 @@ class Index:
         found = Matches(answer.ids[0], answer.distances[0]) if single else Matches(answer.ids, answer.distances)
         if payloads is not None:
             found.payloads = payloads[0] if single else payloads
-        return found, strategy, why, request, subset.widths if subset else ()
+        widths = subset.tables.widths if isinstance(subset, MultiIndexStructure) else ()
+        return found, strategy, why, request, widths
 
     # -- changing -----------------------------------------------------------------------------
 
@@ -523,7 +526,7 @@ class Index:
             if addition.options != self._options:
                 raise ReplacedError(f"{self._path}: was replaced by another index meanwhile; nothing was added")
             names = loader.add(writer, addition, self._coder(writer), ahead, report, training_progress)
-            rewrite.tidy_small(writer, self._options)
+            rewrite.tidy_small(writer, self._options, self._copied_subset)
             return names
 
     def _addition(self, vectors: Any, ids: Any, payloads: Any, upsert: bool, threads: int | None) -> loader.Addition:
@@ -605,18 +608,10 @@ class Index:
         """
         allowed = self._allowed(ids) if isinstance(ids, Mapping) else once(read_ids(ids, self._options.ids, known=True))
         with self._writer() as writer:
-            names = self._names_of(writer, allowed)
-            deleted: int = writer.run(lambda writer: Store(writer, self._options).delete(names))
+            deleted = delete(writer, self._options, allowed)
             writer.commit()
-            rewrite.tidy_small(writer, self._options)
+            rewrite.tidy_small(writer, self._options, self._copied_subset)
             return deleted
-
-    def _names_of(self, writer: Writer, allowed: Any) -> Ids:
-        """Ids as they are, or of the rows that a condition lets through."""
-        if not isinstance(allowed, Condition):
-            return allowed
-        store = Store(writer, self._options)
-        return store.ids_of(select(store, allowed))
 
     def set_payloads(self, ids: Any, payloads: Any) -> None:
         """Give vectors that are there other payloads, None for none; their vectors stay as they are.
@@ -633,7 +628,7 @@ class Index:
         with self._writer() as writer:
             change(writer)
             writer.commit()
-            rewrite.tidy_small(writer, self._options)
+            rewrite.tidy_small(writer, self._options, self._copied_subset)
 
     def _payload_change(self, ids: Any, payloads: Any, *, nested: bool = False) -> Callable[[Writer], None]:
         """Other payloads, checked as far as that is possible without the index; what writes them."""
@@ -747,18 +742,19 @@ class Index:
                 retraining.catch_up(writer, self._options, coder, thread_count(None))
                 writer.begin()
                 coder = self._coder(writer)
-            stored = subsets.of(writer, coder)
-            if stored is not None:
-                chosen = subsets.chosen_anew(stored, coder, writer.state.count)
-                # Two bits: four times the vectors. All rows are listed anew, which is not done for a few more.
-                outgrown = sum(stored.widths[:1]) + 1 < sum(chosen.widths[:1])
-                self._relist(writer, chosen if outgrown else stored, progress)
+            structure = subsets.of(writer, coder)
+            if structure is not None:
+                chosen = structure.chosen_for(coder, writer.state.count)
+                self._relist(writer, chosen if structure.outgrown(chosen) else structure, progress)
 
-    def _relist(self, writer: Writer, tables: Subset | None, progress: loader.Progress | None) -> None:
-        """Make ``tables`` the subset structure, if they are not, and list everything; commits."""
-        if tables != read_subset(writer):
-            writer.run(lambda writer: merge.put_subset(writer, tables))
-        merge.catch_up(writer, everything=True, progress=progress)
+    def _relist(self, writer: Writer, structure: Structure | None, progress: loader.Progress | None) -> None:
+        """Make ``structure`` the subset structure, if it is not, and list everything; commits."""
+        if structure != subsets.read(writer):
+            writer.run(lambda writer: subsets.put(writer, structure))
+        if structure is None:
+            writer.commit()
+        else:
+            structure.catch_up(writer, everything=True, progress=progress)
 
     # -- the file -----------------------------------------------------------------------------
 
@@ -829,11 +825,11 @@ class Index:
             rewrite.replace(writer, other._reader, other._options, progress or _no_progress, other._copied_subset)
             self._options, self._coder_known, self._opened = other._options, None, writer.env.opened
 
-    def _copied_subset(self, source: Reader | Writer) -> Subset | None:
+    def _copied_subset(self, source: Reader | Writer) -> Structure | None:
         """The subset structure that a compacted copy gets: its bits chosen anew, where they were chosen."""
         coder = self._coder(source)
-        stored = subsets.of(source, coder)
-        return None if stored is None else subsets.chosen_anew(stored, coder, source.state.count)
+        structure = subsets.of(source, coder)
+        return None if structure is None else structure.chosen_for(coder, source.state.count)
 
     def check(self) -> list[str]:
         """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound.
@@ -847,8 +843,9 @@ class Index:
                 reader.env.columns.clear()  # look at everything again
                 found += check.problems(reader, self._options)
                 coder = self._read_coder(reader)
-                subsets.of(reader, coder)
-                store = Store(reader, self._options)
+                structure, store = subsets.of(reader, coder), Store(reader, self._options)
+                if not found and structure is not None:
+                    found += structure.problems(store)
                 following = retraining.next_coder(reader, coder)
                 found += [] if found else [*unsound(store, coder, following), *unsound_payloads(store)]
         except (DamagedError, NotAnIndexError) as error:

@@ -126,7 +126,7 @@ def _keys(layout: Layout, codes: Codes, bits: int) -> NDArray[np.uint16]:
     """The key of every row in every table, shape (tables, rows)."""
     tables = make_tables(layout, bits, 0)
     digits = np.unpackbits(codes, axis=1, bitorder="little", count=layout.code_bits).T.astype(np.uint16, order="C")
-    parts = zip(tables.tables, tables.widths, strict=True)
+    parts = zip(tables.firsts, tables.widths, strict=True)
     return np.stack([(1 << np.arange(width, dtype=np.uint16)) @ digits[at : at + width] for at, width in parts])
 
 

@@ -45,8 +45,7 @@ def _accumulate(run: Run) -> dict[str, dict[str, Any]]:
     probes = max(plan.probes)
     with run.shelf.index(collection, plan.hashes, plan.size_bits) as index, index._reader() as reader:
         store, coder = Store(reader, index._options), index._coder(reader)
-        stored, kernel = store.lists(), by_lists._stored_lists(store, coder)
-        assert stored is not None
+        stored, kernel = by_lists._found(store), by_lists._stored_lists(store, coder)
         values = coder.encoder.probe_tables(collection.queries[:_QUERIES], coder.metric).values
         rows = [_rows(stored, coder.layout, own, probes) for own in values]
         counts = [sum(len(block) for block in own) for own in rows]

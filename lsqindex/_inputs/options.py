@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from .._storage.format import kept, keys
-from .._storage.format.meta import Options, Subset
+from .._storage.format.meta import Options
 from .._storage.lmdb.env import Env
 from .._storage.lmdb.locks import write
 from .._storage.lmdb.writer import Writer
+from .._subsets.base import Structure
 from ..encoders import Encoder, Layout, make_encoder
 from ..encoders.base import METRICS, Metric, check_int, is_among
 from ..encoders.coder import Coder
@@ -112,7 +113,7 @@ def check_dim(encoder: Encoder, dim: int) -> None:
         raise ParameterError(f"encoder: it was fitted on {encoder.dim} dimensions, and the index has {dim}")
 
 
-def fill(env: Env, options: Options, coder: Coder, subset: Subset | None) -> None:
+def fill(env: Env, options: Options, coder: Coder, subset: Structure | None) -> None:
     """The first entries of a new index."""
 
     def operation(writer: Writer) -> None:

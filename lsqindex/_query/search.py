@@ -14,9 +14,9 @@ from .._inputs.filters import Condition
 from .._inputs.vectors import Vectors
 from .._storage.format import sorted_ids
 from .._storage.format.columns import RowNumbers
-from .._storage.format.meta import read_subset
 from .._storage.format.records import REMEDY
 from .._storage.store import Store
+from .._subsets import stored as subsets
 from ..encoders.coder import Coder
 from ..encoders.layout import Tables
 from ..encoders.linalg import squares
@@ -70,7 +70,7 @@ def _search(store: Store, coder: Coder, request: Request) -> tuple[Answer, str, 
     strategy, why = choose(
         request,
         coder,
-        listed=store.state.listed if read_subset(store.source) else None,
+        listed=store.state.listed if subsets.read(store.source) else None,
         few=rows is not None and by_scan.few(store, rows),
     )
     if not len(request.queries) or not store.state.count or (rows is not None and not len(rows)):

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from .._subsets.multi_index import postings
 from ..errors import LsqIndexError
-from .format import deleted, keys, records, sorted_ids
+from .format import deleted, keys, sorted_ids
 from .format.columns import CHUNK_ROWS, Column, RowNumbers, ids_column
-from .format.meta import Options, check_format, read_subset, read_training
+from .format.meta import Options, check_format, read_training
 from .format.rows import Rows
 from .lmdb.reader import Reader
 from .store import Store
@@ -38,7 +36,6 @@ def _problems(reader: Reader, options: Options) -> Iterator[str]:
     # What follows reads columns, so they must be sound.
     if not found and _try(found, partial(_deleted, store)):
         _try(found, partial(_sorted, store, options))
-        _try(found, partial(_postings, store))
     yield from found
 
 
@@ -170,28 +167,3 @@ def _sorted(store: Store, options: Options) -> Iterator[str]:
             yield f"sorted ids: block {key!r} is empty"
         if len(rows) > CHUNK_ROWS:
             yield f"sorted ids: block {key!r} is too large"
-
-
-def _postings(store: Store) -> Iterator[str]:
-    """Every block names the rows that are stored, each where its code says, and none but these and given back ones."""
-    found = store.lists()  # which verifies what is new in this process: all, for check() forgets what was known
-    subset = read_subset(store.source)
-    if found is None or subset is None:
-        return
-    for first, span, count in zip(*(own.tolist() for own in (found.firsts, found.spans, found.counts)), strict=True):
-        made = postings.build(store.source, subset, first, first + span)
-        for table, (stored, payload) in enumerate(made):
-            value = store.source.get(keys.POSTINGS, keys.postings(store.state.generation, first, table))
-            held = records.decode(value, "posting lists")[1]
-            if not _same(held, count, payload, stored, subset.widths[table]):
-                yield f"posting lists of table {table} from row {first} on: not those of the codes"
-
-
-def _same(held: memoryview, count: int, made: Any, stored: int, bits: int) -> bool:
-    """Whether lists as they are held name the rows that lists made anew do, but for rows that are gone."""
-    if count == stored:
-        return bytes(held) == bytes(made)
-    (buckets, rows), (wanted, there) = postings.buckets(held, count, bits), postings.buckets(made, stored, bits)
-    keep = np.isin(rows, there)
-    once = len(np.unique(rows)) == count
-    return bool(once and np.array_equal(buckets[keep], wanted) and np.array_equal(rows[keep], there))

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace as replace_fields
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
-from .._subsets.multi_index import merge
 from ..errors import Committed, DamagedError, IndexExistsError, NotAnIndexError, StorageError
 from .format import keys, sorted_ids
 from .format.columns import Column, RowNumbers, rows_within
-from .format.meta import Options, Subset, read_subset, read_training
+from .format.meta import Options, read_training
 from .format.records import REMEDY
 from .format.rows import Rows
 from .lmdb import files
@@ -34,8 +34,19 @@ from .store import Store
 #: ``progress(rows done, rows in all)``
 Progress = Callable[[int, int], None]
 
+
+class Derived(Protocol):
+    """What is derived from the rows of a copy, and built again there: a subset structure."""
+
+    def to_record(self) -> bytes:
+        """Its configuration, as stored."""
+
+    def catch_up(self, writer: Writer, *, everything: bool) -> None:
+        """Build it from all rows, and commit."""
+
+
 #: The subset structure that a copy of a snapshot gets.
-Choice = Callable[[Reader | Writer], Subset | None]
+Choice = Callable[[Reader | Writer], Derived | None]
 
 #: What counts as a small file, and what is not worth the trouble.
 _SMALL, _SLACK = 16 << 20, 64 << 10
@@ -47,13 +58,14 @@ def save_copy(
     path: str,
     wait: Wait,
     progress: Progress,
-    choose: Choice = read_subset,
+    choose: Choice,
 ) -> None:
     """A compacted copy of a snapshot at ``path``, which may hold an index already: it is replaced."""
     with files.new_file(path) as new:
         with snapshot() as source:
-            _copy(source, options, new, progress, choose)
-        _list_all(new)
+            derived = choose(source)
+            _copy(source, options, new, progress, derived)
+        _list_all(new, derived)
         # The snapshot is left by now: whoever waits for us must not be waited for.
         if not os.path.lexists(path):
             try:
@@ -73,11 +85,12 @@ def save_copy(
             close_env(lease.env, lease)
 
 
-def compact(writer: Writer, options: Options, progress: Progress, choose: Choice = read_subset) -> None:
+def compact(writer: Writer, options: Options, progress: Progress, choose: Choice) -> None:
     """Put a compacted copy in the place of the file itself."""
     with files.new_file(writer.env.path) as new:
-        _copy(writer, options, new, progress, choose)
-        _list_all(new)
+        derived = choose(writer)
+        _copy(writer, options, new, progress, derived)
+        _list_all(new, derived)
         _replace(new, writer)
 
 
@@ -86,17 +99,18 @@ def replace(
     snapshot: Callable[[], AbstractContextManager[Reader]],
     options: Options,
     progress: Progress,
-    choose: Choice = read_subset,
+    choose: Choice,
 ) -> None:
     """Put a compacted copy of a snapshot of another index in the place of the file that ``writer`` holds."""
     with files.new_file(writer.env.path) as new:
         with snapshot() as source:
-            _copy(source, options, new, progress, choose)
-        _list_all(new)
+            derived = choose(source)
+            _copy(source, options, new, progress, derived)
+        _list_all(new, derived)
         _replace(new, writer)
 
 
-def tidy_small(writer: Writer, options: Options) -> None:
+def tidy_small(writer: Writer, options: Options, choose: Choice) -> None:
     """Compact a small file that is nearly half empty, after rows were moved in it.
 
     A moved chunk needs pages in a row, which a small file that is updated for ever runs out of: without this it would
@@ -111,7 +125,7 @@ def tidy_small(writer: Writer, options: Options) -> None:
         size = file_size(writer)
         used = size - free_bytes(writer)
         if used <= _SMALL and size > 1.6 * used + _SLACK:
-            compact(writer, options, lambda done, total: None)
+            compact(writer, options, lambda done, total: None, choose)
     writer.abort()
 
 
@@ -130,14 +144,14 @@ def _replace(new: Env, held: Writer) -> None:
     files.replace(files.finish(new), held)
 
 
-def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progress, choose: Choice) -> None:
+def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progress, derived: Derived | None) -> None:
     """Everything of ``source``, committed to ``new``; rows have other numbers there, so nothing is listed yet."""
     old = Store(source, options)
     living = old.living()
     step = rows_within(COMMIT_BYTES, old.row_bytes())
     with write(new) as writer:
         writer.begin()
-        writer.run(lambda writer: _copy_meta(source, options, choose(source), writer))
+        writer.run(lambda writer: _copy_meta(source, options, derived, writer))
         for first in range(0, len(living), step):
             part = living[first : first + step]
             writer.run(partial(_copy_rows, source, old.columns(), first, part))
@@ -151,18 +165,19 @@ def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progres
             raise StorageError(f"{new.path}: the copy is not whole; nothing was changed")
 
 
-def _list_all(new: Env) -> None:
-    """The posting lists of a copy, made from its codes."""
-    with write(new) as writer:
-        writer.begin()
-        merge.catch_up(writer, everything=True)
+def _list_all(new: Env, derived: Derived | None) -> None:
+    """Build the subset structure of a copy from its codes."""
+    if derived is not None:
+        with write(new) as writer:
+            writer.begin()
+            derived.catch_up(writer, everything=True)
 
 
-def _copy_meta(source: Reader | Writer, options: Options, subset: Subset | None, writer: Writer) -> None:
+def _copy_meta(source: Reader | Writer, options: Options, derived: Derived | None, writer: Writer) -> None:
     writer.put(keys.META, keys.OPTIONS, options.to_record())
     writer.put(keys.META, keys.ENCODER, bytes(source.get(keys.META, keys.ENCODER)))
-    if subset is not None:
-        writer.put(keys.META, keys.SUBSET, subset.to_record())
+    if derived is not None:
+        writer.put(keys.META, keys.SUBSET, derived.to_record())
     for name in ("next_id", "generation", "code_size", "head", "payloads"):
         setattr(writer.state, name, getattr(source.state, name))
     _copy_training(source, writer)

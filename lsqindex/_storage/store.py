@@ -3,7 +3,7 @@
     insert   ids → plan of sorted ids → columns get new rows → old rows of replaced ids are deleted
     delete   ids → rows → bits; a chunk with many deleted rows is given back: its living rows move to
              the end, as an update would move them, and its records go
-    both     where the index has a multi-index, rows that fill a unit are listed (merge.py)
+    both     tell what a subset structure needs to follow: how many rows changed, which chunks are gone
 
 A next generation of codes may be half written (``state.next_generation``): rows below ``state.recoded`` have a code in
 it. New rows are not written to it; they come later than ``recoded`` and get their turn. A chunk that is given back is
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._subsets.multi_index import lists, merge
 from ..errors import DamagedError, DuplicateIdError, NoVectorsError, ParameterError, ReadOnlyError
 from .format import deleted, keys, sorted_ids
 from .format.columns import CHUNK_ROWS, Bytes, Column, RowNumbers, codes_column, codes_of, ids_column, vectors_column
@@ -112,10 +111,6 @@ class Store:
             raise DamagedError(f"payloads: none are there, and fields of theirs are indexed; {REMEDY}")
         return Rows.all(payload_columns(len(self.options.fields))[1 + number], self.source)
 
-    def lists(self) -> lists.Lists | None:
-        """The posting lists; None where the index has no multi-index, or is not trained."""
-        return lists.find(self.source, self.codes)
-
     def rows_of(self, ids: Ids) -> NDArray[np.int64]:
         """The row of each id; -1 where the index does not hold it."""
         return SortedIds(self.source, self.ids()).rows(ids)
@@ -130,7 +125,7 @@ class Store:
         return codes_of(state.next_generation, state.next_size, state.next_head) if state.next_generation else None
 
     def fresh(self) -> int:
-        """How many rows, deleted ones included, are in no posting list."""
+        """How many rows, deleted ones included, are not in the subset structure."""
         codes = self.codes()
         ends = codes.starts.astype(np.int64) + codes.counts
         return int(np.clip(ends - self.state.listed, 0, codes.counts).sum())
@@ -164,12 +159,16 @@ class Store:
         payloads = database_bytes(source, keys.PAYLOADS) if self.state.payloads else 0
         return sum(max(16, column.width) for column in self.columns()) + payloads // max(1, self.state.stored)
 
-    def insert(self, rows: NewRows, *, upsert: bool = False) -> None:
-        """Store new rows; DuplicateIdError, and nothing changed, where an id exists and ``upsert`` is off."""
-        if len(rows):
-            plan = self._plan(rows.ids, upsert=upsert)
-            self.stage(self.state.rows, rows)
-            self._publish(plan)
+    def insert(self, rows: NewRows, *, upsert: bool = False) -> list[int]:
+        """Store new rows; the chunks that were given back.
+
+        DuplicateIdError, and nothing changed, where an id exists and ``upsert`` is off.
+        """
+        if not len(rows):
+            return []
+        plan = self._plan(rows.ids, upsert=upsert)
+        self.stage(self.state.rows, rows)
+        return self._publish(plan)
 
     def stage(self, first: int, rows: NewRows, codes: Column | None = None) -> None:
         """Write rows that nobody sees yet, from row ``first`` on; ``codes``: a generation that is written ahead."""
@@ -192,9 +191,9 @@ class Store:
                 for first, end in runs:
                     column.append(self._writer, first, [b""] * (end - first))
 
-    def publish(self, ids: Ids, *, upsert: bool) -> None:
-        """Make the staged rows, which have these ids, visible."""
-        self._publish(self._plan(ids, upsert=upsert))
+    def publish(self, ids: Ids, *, upsert: bool) -> list[int]:
+        """Make the staged rows, which have these ids, visible; the chunks that were given back."""
+        return self._publish(self._plan(ids, upsert=upsert))
 
     def _plan(self, ids: Ids, *, upsert: bool) -> _Plan:
         """What making the next rows visible under these ids takes; DuplicateIdError as in ``insert``."""
@@ -210,7 +209,7 @@ class Store:
             next_id = max(next_id, int(low[-1]) + 1 if len(low) else 0)
         return _Plan(changes, old[old >= 0].astype(np.uint32), len(ids), next_id)
 
-    def _publish(self, plan: _Plan) -> None:
+    def _publish(self, plan: _Plan) -> list[int]:
         state, first, replaced = self.state, self.state.rows, plan.replaced
         sorted_ids.apply(self._writer, plan.changes)
         state.rows = first + plan.count
@@ -221,28 +220,26 @@ class Store:
         if len(replaced):
             deleted.mark(self._writer, replaced)
         full = range(first // CHUNK_ROWS, state.rows // CHUNK_ROWS)
-        self._give_back({*full, *(replaced // CHUNK_ROWS).tolist()}, plan.count)
-        merge.list_fresh(self._writer, plan.count)
+        return self._give_back({*full, *(replaced // CHUNK_ROWS).tolist()}, plan.count)
 
     def refuse_known(self, ids: Ids) -> None:
         """DuplicateIdError where one of ``ids`` is in the index."""
         _refuse(ids, self.rows_of(ids))
 
-    def delete(self, ids: Ids) -> int:
-        """Delete what there is of ``ids`` (each once); how many there were."""
+    def delete(self, ids: Ids) -> tuple[int, list[int]]:
+        """Delete what there is of ``ids`` (each once); how many there were, and the chunks that were given back."""
         wanted = sorted_ids.take(ids, sorted_ids.sort_order(ids))
         lookup = SortedIds(self.source, self.ids())
         changes, old = lookup.plan(wanted, np.full(len(wanted), GONE, np.uint32))
         gone = old[old >= 0].astype(np.uint32)
-        if len(gone):
-            sorted_ids.apply(self._writer, changes)
-            deleted.mark(self._writer, gone)
-            self.state.count -= len(gone)
-            self._give_back(set((gone // CHUNK_ROWS).tolist()), len(gone))
-            merge.list_fresh(self._writer, len(gone))
-        return len(gone)
+        if not len(gone):
+            return 0, []
+        sorted_ids.apply(self._writer, changes)
+        deleted.mark(self._writer, gone)
+        self.state.count -= len(gone)
+        return len(gone), self._give_back(set((gone // CHUNK_ROWS).tolist()), len(gone))
 
-    def _give_back(self, chunks: set[int], changed: int) -> None:
+    def _give_back(self, chunks: set[int], changed: int) -> list[int]:
         """Give back those of the full ``chunks`` that hold too many deleted rows, after ``changed`` were changed.
 
         On the average a chunk is due for every 1,016 deleted rows; twice as many are allowed, but not more than one
@@ -251,7 +248,7 @@ class Store:
         full = self.state.rows // CHUNK_ROWS
         flags = {chunk: deleted.chunk_flags(self.source, chunk) for chunk in chunks if chunk < full}
         due = [chunk for chunk, dead in flags.items() if DEAD_SHARE * int(dead.sum()) >= CHUNK_ROWS]
-        moved = 0
+        moved, given = 0, []
         budget = CHUNK_ROWS + 2 * DEAD_SHARE * changed
         if due:
             budget = min(budget, max(CHUNK_ROWS, _MOVED_BYTES // self.row_bytes()))
@@ -259,8 +256,10 @@ class Store:
             living = (chunk * CHUNK_ROWS + np.flatnonzero(~flags[chunk])).astype(np.uint32)
             moved += len(living)
             if moved > budget:
-                return
+                break
             self._move(chunk, living)
+            given.append(chunk)
+        return given
 
     def _move(self, chunk: int, living: RowNumbers) -> None:
         """Move the living rows of a full chunk to the end, and remove the chunk."""
@@ -280,7 +279,6 @@ class Store:
         self._forget_next(chunk)
         sorted_ids.apply(writer, changes)
         deleted.forget_chunk(writer, chunk)
-        merge.give_back(writer, chunk)
         state.rows += len(living)
         state.stored += len(living) - CHUNK_ROWS
         state.shape += 1
@@ -350,11 +348,10 @@ class Store:
                 writer.delete(keys.META, key)
 
     def publish_codes(self, column: Column) -> None:
-        """Make a written generation the valid one, and remove the other, with its posting lists.
+        """Make a written generation the valid one, and remove the other. Nothing may be listed by the codes that go.
 
         A next generation that is not the one published is dropped.
         """
-        merge.clear(self._writer)
         old = codes_column(self.state)
         old.remove(self._writer, 0, (1 << 32) - 1)
         state = self.state

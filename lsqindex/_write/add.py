@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from .._inputs.ids import Ids
 from .._inputs.vectors import Vectors, blocks, read_rows
 from .._query.stored import Joined, StoredVectors
-from .._storage.format.columns import Column, rows_within
+from .._storage.format.columns import CHUNK_ROWS, Column, rows_within
 from .._storage.format.kept import to_bytes, width
 from .._storage.format.meta import Options, Training
 from .._storage.format.upgrade import upgrade
 from .._storage.lmdb.writer import COMMIT_BYTES, Writer
 from .._storage.store import LAST_AUTO_ID, NewRows, PackedPayloads, Store
-from .._subsets.multi_index import merge, postings
+from .._subsets import stored as subsets
 from ..encoders.base import Progress as FitProgress
 from ..encoders.coder import Coder
 from ..errors import Committed, IdError
@@ -33,6 +33,9 @@ from .training import choose_tables, discard, recode, switch, write_codes
 
 #: ``progress(rows done, rows in all)``; None where the number is not known.
 Progress = Callable[[int, int | None], None]
+
+#: After an add of so many rows, what the transaction itself did not list is listed at once.
+_SETTLED_ROWS = 4 * CHUNK_ROWS
 
 
 @dataclass
@@ -128,8 +131,8 @@ def add(
         review = retraining.review_due(writer)
         report(len(addition), len(addition))  # before the commit: if it raises, nothing was added
         writer.commit()
-    if due or len(addition) >= postings.UNIT_ROWS:
-        merge.settle(writer)
+    if due or len(addition) >= _SETTLED_ROWS:
+        subsets.settle(writer)
     if review or writer.state.next_generation:
         # What cannot be rewritten now (a full disk), later adds rewrite.
         with Committed("the vectors were added"):
@@ -152,7 +155,12 @@ def insert(writer: Writer, rows: NewRows, options: Options, *, upsert: bool, nes
     """Insert rows in the open transaction."""
     if rows.payloads is not None:
         writer.run(upgrade)  # older formats have no place for them
-    writer.run(lambda writer: Store(writer, options).insert(rows, upsert=upsert), nested=nested)
+    writer.run(partial(_insert, options, rows, upsert), nested=nested)
+
+
+def _insert(options: Options, rows: NewRows, upsert: bool, writer: Writer) -> None:
+    gone = Store(writer, options).insert(rows, upsert=upsert)
+    subsets.follow(writer, len(rows), gone)
 
 
 def _add_large(
@@ -187,7 +195,7 @@ def _add_large(
         if column is not None:
             switch(writer, options, coder, column, writer.state.count + n, training)
         choose_tables(writer, coder, n)
-        writer.run(lambda writer: Store(writer, options).publish(ids, upsert=addition.upsert))
+        writer.run(partial(_publish, options, ids, addition.upsert))
         review = retraining.review_due(writer)
         writer.commit()
         return review
@@ -198,6 +206,11 @@ def _add_large(
 
 def _stage(options: Options, first: int, part: NewRows, column: Column | None, writer: Writer) -> None:
     Store(writer, options).stage(first, part, column)
+
+
+def _publish(options: Options, ids: Ids, upsert: bool, writer: Writer) -> None:
+    gone = Store(writer, options).publish(ids, upsert=upsert)
+    subsets.follow(writer, len(ids), gone)
 
 
 def row_bytes(coder: Coder, options: Options) -> int:

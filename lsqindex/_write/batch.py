@@ -14,9 +14,9 @@ from .._compiled.gate import Block
 from .._inputs.ids import once, read_ids
 from .._storage.lmdb.errors import lmdb_errors
 from .._storage.lmdb.writer import Writer
-from .._storage.store import Store
 from ..errors import BusyError, ClosedError, ForkedError
 from . import add as loader
+from .delete import delete
 from .training import choose_tables
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ class Batch(Block["Batch"]):
         """
         writer, index, options = self._open(), self._index, self._index._options
         allowed = index._allowed(ids) if isinstance(ids, Mapping) else once(read_ids(ids, options.ids, known=True))
-        names = index._names_of(writer, allowed)
-        return int(writer.run(lambda writer: Store(writer, options).delete(names), nested=True))
+        return delete(writer, options, allowed, nested=True)
 
     def set_payloads(self, ids: Any, payloads: Any) -> None:
         """Replace payloads, as :meth:`Index.set_payloads` does.

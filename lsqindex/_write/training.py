@@ -13,11 +13,10 @@ from .._inputs.options import check_dim, flat, worth_encoding
 from .._query.stored import StoredVectors, need_vectors, vectors_of
 from .._storage.format import keys
 from .._storage.format.columns import CHUNK_ROWS, Column, RowNumbers
-from .._storage.format.meta import Options, Training, read_subset
+from .._storage.format.meta import Options, Training
 from .._storage.lmdb.writer import COMMIT_BYTES, Writer
 from .._storage.store import Store
-from .._subsets.multi_index import merge, postings
-from .._subsets.multi_index import tables as subset
+from .._subsets import stored as subsets
 from ..encoders import Encoder
 from ..encoders.base import Progress
 from ..encoders.coder import Coder, Prepared
@@ -51,7 +50,9 @@ def retrain(
     """
     store = Store(writer, options)
     need_vectors(store, coder, "train" if encoder is None else "reencode")
-    subset.check_encoder(writer, encoder or coder.encoder, options.dim)
+    structure = subsets.read(writer)
+    if structure is not None:
+        structure.check_encoder(encoder or coder.encoder, options.dim)
     if encoder is not None and encoder.is_fitted:
         check_dim(encoder, options.dim)
         new = Coder(encoder, coder.dim, coder.metric)
@@ -61,7 +62,8 @@ def retrain(
         new = fit(
             encoder or coder.encoder, StoredVectors(store, coder) if vectors is None else vectors, coder, progress
         )
-        subset.check_encoder(writer, new.encoder, options.dim)
+        if structure is not None:
+            structure.check_encoder(new.encoder, options.dim)
     warn_if_lost(writer, options, coder, new)
     encode_all(writer, options, coder, new, threads)
 
@@ -81,7 +83,7 @@ def warn_if_lost(writer: Writer, options: Options, old: Coder, new: Coder) -> No
 
 def better_flat(writer: Writer, options: Options, encoder: Encoder) -> bool:
     """Whether to store vectors as they are instead of codes; not if the index has a subset structure."""
-    return read_subset(writer) is None and not worth_encoding(encoder, options.dim)
+    return subsets.read(writer) is None and not worth_encoding(encoder, options.dim)
 
 
 def encode_all(
@@ -94,7 +96,7 @@ def encode_all(
     except BaseException:
         discard(writer, options)
         raise
-    merge.settle(writer)
+    subsets.settle(writer)
 
 
 def recode(
@@ -145,30 +147,30 @@ def _encode(
 
 
 def _switch(options: Options, new: Coder, column: Column, n: int, training: Training | None, writer: Writer) -> None:
-    stored = read_subset(writer)
+    structure = subsets.read(writer)
+    if structure is not None:
+        structure.clear(writer)
     Store(writer, options).publish_codes(column)
     writer.put(keys.META, keys.ENCODER, new.to_record())
     if training is not None:
         writer.put(keys.META, keys.TRAINING, training.to_record())
     elif writer.get(keys.META, keys.TRAINING) is not None:
         writer.delete(keys.META, keys.TRAINING)
-    if stored is not None:
-        merge.put_subset(writer, subset.chosen_anew(stored, new, n))
+    if structure is not None:
+        subsets.put(writer, structure.chosen_for(new, n))
 
 
 def choose_tables(writer: Writer, coder: Coder, added: int) -> None:
-    """Before the first rows are listed: choose tables for the vectors there will be, where no bits were asked for.
+    """Before the first rows are listed: choose the subset structure for the vectors there will be.
 
     (What was chosen before, for fewer, costs nothing to change as long as nothing is listed.)
     """
-    state = writer.state
-    if state.listed or state.rows + added < postings.UNIT_ROWS or not coder.trained:
+    state, structure = writer.state, subsets.read(writer)
+    if structure is None or state.listed or state.rows + added < structure.least_rows or not coder.trained:
         return
-    stored = read_subset(writer)
-    if stored is not None:
-        chosen = subset.chosen_anew(stored, coder, state.count + added)
-        if chosen != stored:
-            writer.run(lambda writer: merge.put_subset(writer, chosen))
+    chosen = structure.chosen_for(coder, state.count + added)
+    if chosen != structure:
+        writer.run(lambda writer: subsets.put(writer, chosen))
 
 
 def discard(writer: Writer, options: Options) -> None:

@@ -73,7 +73,7 @@ def test_scores_are_those_of_the_multi_index(method: str, field_bits: int, bits:
     digits = data.load("digits", 0, 1000)
     encoder = Code(method, field_bits, 32).encoder(seed=0).fit(digits.learn)
     subset = MultiIndex(bits if encoder.layout.binary else None)
-    tables = len(make_tables(encoder.layout, bits, 0).tables)
+    tables = len(make_tables(encoder.layout, bits, 0))
     with Index(64, encoder=encoder, subset=subset, keep_vectors=None) as index:
         index.add(digits.base)
         index.merge()

@@ -20,7 +20,7 @@ import numpy as np
 
 import lsqindex._storage.lmdb.engine
 import lsqindex._storage.rewrite
-import lsqindex._subsets.multi_index.merge
+import lsqindex._subsets.multi_index.structure
 import lsqindex._write.add
 import lsqindex._write.retraining
 from lsqindex import Index, MultiIndex
@@ -156,7 +156,7 @@ def live(
     if commit_bytes:
         setattr(lsqindex._storage.rewrite, "COMMIT_BYTES", commit_bytes)  # noqa: B010
         setattr(lsqindex._write.add, "COMMIT_BYTES", commit_bytes)  # noqa: B010  (imported there by name)
-        setattr(lsqindex._subsets.multi_index.merge, "COMMIT_BYTES", commit_bytes)  # noqa: B010
+        setattr(lsqindex._subsets.multi_index.structure, "COMMIT_BYTES", commit_bytes)  # noqa: B010
         setattr(lsqindex._write.retraining, "COMMIT_BYTES", commit_bytes)  # noqa: B010
     if unit_rows:
         small_units(unit_rows)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lsqindex import Index
 from lsqindex._storage import rewrite
-from lsqindex._subsets.multi_index import merge
+from lsqindex._subsets.multi_index import structure
 from lsqindex._write import add as loader
 from lsqindex._write import retraining, training
 
@@ -91,6 +91,6 @@ def assert_found(found: Any, names: list[Any], near: NDArray[np.float32], k: int
 def small_transactions(on: bool) -> Iterator[None]:
     """Large adds, trainings and copies in many transactions, as with millions of vectors."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (loader, training, retraining, rewrite, merge) if on else ():
+        for module in (loader, training, retraining, rewrite, structure) if on else ():
             patch.setattr(module, "COMMIT_BYTES", 1 << 15)
         yield

@@ -174,9 +174,10 @@ def test_a_full_disk_while_rows_are_listed(child: Callable[[], Child], tmp_path:
     child().run(
         LISTED
         + """
+from lsqindex._subsets import stored as subsets
 from lsqindex import MultiIndex
-from lsqindex._subsets.multi_index import merge
-merge.COMMIT_BYTES = 1
+from lsqindex._subsets.multi_index import structure
+structure.COMMIT_BYTES = 1
 index = Index.create(path, 4, encoder="lsh", bits=16, subset=MultiIndex(bits=4), keep_vectors=None)
 index.train(vectors(50, 0))
 index.set_subset(None)

@@ -13,7 +13,10 @@ import pytest
 
 from lsqindex import Index
 from lsqindex._storage.format import keys, meta
-from lsqindex._storage.format.meta import Options, State, Subset, Training
+from lsqindex._storage.format.meta import Options, State, Training
+from lsqindex._subsets import stored as subsets
+from lsqindex._subsets.multi_index.structure import MultiIndexStructure
+from lsqindex._subsets.multi_index.tables import Tables
 from lsqindex.errors import DamagedError, LsqIndexError, NewerFormatError, NotAnIndexError
 from tests.settings import FIXTURES
 
@@ -198,19 +201,19 @@ def test_a_state_of_an_older_format_is_read_as_one_without_what_came_later() -> 
 
 
 # -- the subset structure ---------------------------------------------------------------------------
-SUBSET = Subset(bits=8, tables=(3, 11, 19), widths=(8, 8, 5))
+SUBSET = MultiIndexStructure(Tables(bits=8, firsts=(3, 11, 19), widths=(8, 8, 5)))
 
 
 def test_a_subset_structure_goes_there_and_back() -> None:
     several = (
         SUBSET,
-        Subset(),
-        Subset(bits=20),
-        Subset(tables=(0,), widths=(20,)),
-        Subset(tables=(5, 6), widths=(1, 3)),
+        MultiIndexStructure(Tables()),
+        MultiIndexStructure(Tables(bits=20)),
+        MultiIndexStructure(Tables(firsts=(0,), widths=(20,))),
+        MultiIndexStructure(Tables(firsts=(5, 6), widths=(1, 3))),
     )
     for subset in several:
-        assert Subset.from_record(subset.to_record()) == subset
+        assert subsets.from_record(subset.to_record()) == subset
     assert msgpack.unpackb(SUBSET.to_record()[48:]) == {
         "kind": "multi-index",
         "bits": 8,
@@ -249,15 +252,21 @@ def test_a_subset_structure_goes_there_and_back() -> None:
 def test_a_subset_structure_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
     values = msgpack.unpackb(SUBSET.to_record()[48:])
     with pytest.raises(DamagedError, match="subset"):
-        Subset.from_record(meta.pack({**values, **changes}))
+        subsets.from_record(meta.pack({**values, **changes}))
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Subset)])
+def test_a_subset_structure_without_a_kind_is_a_multi_index() -> None:
+    values = msgpack.unpackb(SUBSET.to_record()[48:])
+    del values["kind"]
+    assert subsets.from_record(meta.pack(values)) == SUBSET
+
+
+@pytest.mark.parametrize("name", ["bits", "tables", "widths"])
 def test_a_subset_structure_without_a_field_is_refused(name: str) -> None:
     values = msgpack.unpackb(SUBSET.to_record()[48:])
     del values[name]
     with pytest.raises(DamagedError, match="subset"):
-        Subset.from_record(meta.pack(values))
+        subsets.from_record(meta.pack(values))
 
 
 # -- automatic training -----------------------------------------------------------------------------

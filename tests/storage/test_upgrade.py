@@ -17,6 +17,7 @@ from lsqindex._storage.format import keys, meta
 from lsqindex._storage.lmdb.opening import OpenFile
 from lsqindex._storage.lmdb.writer import Writer
 from lsqindex._storage.store import Store
+from lsqindex._subsets import stored as subsets
 from lsqindex._write import add as loader
 from lsqindex.errors import (
     DamagedError,
@@ -228,7 +229,7 @@ def see_an_upgrade(writing: Index, reading: Index, snapshot: Any) -> None:
     assert snapshot.state.format == number and snapshot.dbs.keys() == set(keys.databases(number))
     store = Store(snapshot, reading._options)
     assert store.payloads() is None and len(store.living()) == count
-    assert (meta.read_subset(snapshot) is None) == (number == 1)
+    assert (subsets.read(snapshot) is None) == (number == 1)
 
 
 @pytest.fixture(params=["format3-payloads.lsq", "format3-fields.lsq"])

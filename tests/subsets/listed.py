@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 
 from lsqindex import Index
 from lsqindex._storage.format import columns, keys, meta, records
+from lsqindex._storage.lmdb.reader import Reader
 from lsqindex._storage.store import Store
+from lsqindex._subsets import stored as subsets
+from lsqindex._subsets.multi_index.lists import Lists
+from lsqindex._subsets.multi_index.structure import MultiIndexStructure
+from lsqindex._subsets.multi_index.tables import Tables
 from lsqindex.testing import reference
 
 CHUNK, UNIT, SEGMENT = 4064, 16_256, 65_024
@@ -148,10 +153,9 @@ def agree(index: Index) -> None:
     if index.subset is None:
         return
     with index._reader() as reader:
-        remembered = Store(reader, index._options).lists()
+        remembered = found_lists(index, reader)
         reader.env.columns.clear()
-        looked_up = Store(reader, index._options).lists()
-        assert remembered is not None and looked_up is not None
+        looked_up = found_lists(index, reader)
         for name in ("firsts", "counts", "spans", "addresses", "bits"):
             assert np.array_equal(getattr(remembered, name), getattr(looked_up, name)), name
     everything = sum(1 << int(width) for width in subset_of(index).widths)
@@ -161,8 +165,16 @@ def agree(index: Index) -> None:
     assert np.array_equal(near.ids, scanned.ids) and np.array_equal(near.distances, scanned.distances)
 
 
-def subset_of(index: Index) -> meta.Subset:
+def found_lists(index: Index, reader: Reader) -> Lists:
+    subset = subsets.read(reader)
+    assert isinstance(subset, MultiIndexStructure)
+    found = subset.lists(Store(reader, index._options))
+    assert found is not None
+    return found
+
+
+def subset_of(index: Index) -> Tables:
     with index._reader() as reader:
-        subset = meta.read_subset(reader)
-    assert subset is not None
-    return subset
+        subset = subsets.read(reader)
+    assert isinstance(subset, MultiIndexStructure)
+    return subset.tables

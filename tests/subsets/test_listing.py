@@ -12,13 +12,14 @@ from lsqindex import Index, MultiIndex
 from lsqindex._storage.lmdb import engine, growth
 from lsqindex._storage.lmdb.writer import Writer
 from lsqindex._storage.store import Store
-from lsqindex._subsets.multi_index import lists, merge
+from lsqindex._subsets.multi_index import lists, structure
+from lsqindex._subsets.multi_index.structure import MultiIndexStructure
 from lsqindex.errors import (
     ParameterError,
     StorageError,
 )
 
-from .listed import CHUNK, SEGMENT, UNIT, agree, create, sound, state_of, subset_of, vectors
+from .listed import CHUNK, SEGMENT, UNIT, agree, create, found_lists, sound, state_of, subset_of, vectors
 
 # -- the subset structure -------------------------------------------------------------------------
 
@@ -68,12 +69,12 @@ def test_tables_begin_behind_row_scalars(path: Path) -> None:
         index.merge()
         layout = index.encoder.layout
         first = sum(layout.bits[: layout.scalars])
-        assert first > 0 and subset_of(index).tables[0] == first
+        assert first > 0 and subset_of(index).firsts[0] == first
         assert sound(index) == [(0, 700, 700)]
 
 
 def test_progress_tells_how_far_listing_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "COMMIT_BYTES", 1)
+    monkeypatch.setattr(structure, "COMMIT_BYTES", 1)
     told: list[tuple[int, int | None]] = []
     with create(path, SEGMENT + UNIT + 9, subset=None) as index:
         rows = SEGMENT + UNIT + 9
@@ -87,7 +88,7 @@ def test_listing_that_ends_between_transactions_goes_on_later(
     step: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was committed stays, what was stopped is undone; the rest is fresh, and nothing is missed."""
-    monkeypatch.setattr(merge, "COMMIT_BYTES", 1)
+    monkeypatch.setattr(structure, "COMMIT_BYTES", 1)
 
     def stop(done: int, total: int | None) -> None:
         steps.append(done)
@@ -121,8 +122,8 @@ def test_an_add_is_done_even_where_its_lists_cannot_be_written(path: Path, monke
         raise StorageError("no room")
 
     with create(path) as index, monkeypatch.context() as patch:
-        patch.setattr(merge, "list_fresh", lambda *_: None)
-        patch.setattr(merge, "catch_up", full)
+        patch.setattr(MultiIndexStructure, "follow", lambda *_: None)
+        patch.setattr(MultiIndexStructure, "catch_up", full)
         index.add(vectors(UNIT))
         assert (len(index), index.stats()["fresh"]) == (UNIT, UNIT)
         patch.undo()
@@ -135,8 +136,8 @@ def test_an_add_is_done_even_where_its_lists_cannot_be_written(path: Path, monke
 
 def test_a_snapshot_stays_as_it_was_while_a_writer_lists(path: Path) -> None:
     with create(path, UNIT + 5, subset=MultiIndex(bits=8)) as index, index._reader() as reader:
-        before = Store(reader, index._options).lists()
-        assert before is not None
+        before = found_lists(index, reader)
+        tables = subset_of(index)
         payloads = [bytes(value) for _, value in lists.entries(reader)]
         with Index.open(path) as other:  # in the same process: the same environment
             other.add(vectors(3 * UNIT, 2))
@@ -144,8 +145,8 @@ def test_a_snapshot_stays_as_it_was_while_a_writer_lists(path: Path) -> None:
             other.set_subset(MultiIndex(bits=16))
             assert sound(other)
         assert [bytes(value) for _, value in lists.entries(reader)] == payloads
-        again = lists.find(reader, Store(reader, index._options).codes)
-        assert again is not None and (again.listed, again.firsts.tolist()) == (UNIT, [0])
+        again = lists.find(reader, tables, Store(reader, index._options).codes)
+        assert (again.listed, again.firsts.tolist()) == (UNIT, [0])
         assert again.bits.tolist() == [8, 8] and np.array_equal(again.addresses, before.addresses)
 
 
@@ -155,8 +156,8 @@ def test_an_older_snapshot_than_the_last_one_seen_finds_its_own_lists(path: Path
         with Index.open(path) as other:
             other.add(vectors(SEGMENT, 2))
             agree(other)  # now the newer lists are known
-        found = Store(old, index._options).lists()
-        assert found is not None and (found.listed, found.firsts.tolist()) == (3 * UNIT, [0])
+        found = found_lists(index, old)
+        assert (found.listed, found.firsts.tolist()) == (3 * UNIT, [0])
         assert found.counts.tolist() == [3 * UNIT]
         agree(index)
 

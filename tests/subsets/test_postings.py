@@ -10,7 +10,8 @@ import pytest
 from lsqindex import Index, MultiIndex
 from lsqindex._storage.format import keys, records
 from lsqindex._storage.lmdb.writer import Writer
-from lsqindex._subsets.multi_index import merge, postings
+from lsqindex._subsets.multi_index import postings
+from lsqindex._subsets.multi_index.structure import MultiIndexStructure
 from lsqindex.errors import (
     DamagedError,
 )
@@ -135,7 +136,7 @@ def test_training_by_an_add_lists_what_fills_units(path: Path) -> None:
 def test_one_transaction_lists_a_bounded_number_of_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an earlier one left fresh is caught up with, a segment and twice what is added at a time."""
     with create(path, 3 * SEGMENT + UNIT + 7, subset=None) as index:
-        monkeypatch.setattr(merge, "catch_up", lambda writer, **_: writer.commit())
+        monkeypatch.setattr(MultiIndexStructure, "catch_up", lambda self, writer, **_: writer.commit())
         index.set_subset("multi-index")
         assert state_of(index).listed == 0
         listed = []

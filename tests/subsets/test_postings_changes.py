@@ -12,7 +12,7 @@ import pytest
 from lsqindex import Index, MultiIndex
 from lsqindex._storage import rewrite
 from lsqindex._storage.format import records
-from lsqindex._subsets.multi_index import lists, merge, postings
+from lsqindex._subsets.multi_index import lists, postings, structure
 from lsqindex._write import add as loader
 from lsqindex._write import training
 from lsqindex.errors import (
@@ -103,7 +103,7 @@ def test_after_any_change_lists_are_what_the_codes_say(
     change: str, merged: bool, path: Path, untidy: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if merged:  # in many transactions, too
-        for module in (loader, training, rewrite, merge):
+        for module in (loader, training, rewrite, structure):
             monkeypatch.setattr(module, "COMMIT_BYTES", 1 << 16)
     with create(path, UNIT + 3000, keep_vectors="float32") as index:
         if merged:

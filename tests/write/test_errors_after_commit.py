@@ -12,7 +12,9 @@ import pytest
 from lsqindex import Index, MultiIndex
 from lsqindex._storage import rewrite
 from lsqindex._storage.format.columns import CHUNK_ROWS
-from lsqindex._subsets.multi_index import merge, postings
+from lsqindex._subsets import stored as subsets
+from lsqindex._subsets.multi_index import postings
+from lsqindex._subsets.multi_index.structure import MultiIndexStructure
 from lsqindex._write import add as loader
 from lsqindex._write import training
 from lsqindex.errors import DuplicateIdError, StorageError, VectorError
@@ -96,7 +98,7 @@ def test_an_error_within_an_iterator_tells_what_was_added(index: Index) -> None:
 def test_an_error_after_some_rows_were_listed_tells_how_many(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postings, "UNIT_ROWS", CHUNK_ROWS)
     monkeypatch.setattr(postings, "SEGMENT_ROWS", CHUNK_ROWS)
-    monkeypatch.setattr(merge, "_rows_at_once", lambda subset: 1)
+    monkeypatch.setattr(MultiIndexStructure, "_rows_at_once", lambda self: 1)
     index.train(VECTORS).add(np.resize(VECTORS, (4 * CHUNK_ROWS, 4)))
     listed: list[int] = []
 
@@ -118,7 +120,7 @@ def test_upkeep_that_fails_after_a_commit_is_no_error_or_says_so(
 ) -> None:
     """Upkeep: listing rows, compacting a small file, training after a batch."""
     with Index.create(tmp_path / "one.lsq", 4, encoder="kmeans", bits=4, train_size=300, keep_vectors=None) as index:
-        for step, (module, name) in enumerate([(merge, "catch_up"), (training, "fit"), (rewrite, "compact")]):
+        for step, (module, name) in enumerate([(subsets, "read"), (training, "fit"), (rewrite, "compact")]):
             for error, told in ((StorageError("full"), ""), (OwnError(), "was committed")):
                 count, ids = len(index), np.arange(1000 * step, 1000 * step + 290) + 300 * bool(told)
 

@@ -23,8 +23,10 @@ from ..._storage.format import deleted
 from ..._storage.format.columns import CHUNK_ROWS, RowNumbers
 from ..._storage.format.records import REMEDY
 from ..._storage.store import Store
+from ..._subsets import stored as subsets
 from ..._subsets.multi_index import lists
 from ..._subsets.multi_index.postings import SEGMENT_ROWS, UNIT_ROWS
+from ..._subsets.multi_index.structure import MultiIndexStructure
 from ..._threads.cached import cached_property
 from ...encoders.coder import Coder
 from ...encoders.layout import Tables
@@ -302,7 +304,8 @@ def _stored_lists(store: Store, coder: Coder) -> Lists:
 
 
 def _found(store: Store) -> lists.Lists:
-    found = store.lists()
+    structure = subsets.read(store.source)
+    found = structure.lists(store) if isinstance(structure, MultiIndexStructure) else None
     if found is None:  # the strategy is a scan where there are no tables
         raise DamagedError(f"posting lists: the index has none, and is searched by them; {REMEDY}")
     return found

@@ -168,50 +168,6 @@ class State:
 
 
 @dataclass(frozen=True)
-class Subset:
-    """A subset structure: the tables of a multi-index, each a run of bits of the code."""
-
-    kind: str = "multi-index"
-    #: Bits of a table that were asked for; 0: chosen, or each dimension of the code is a table.
-    bits: int = 0
-    #: The first bit of each table, and how many it has; none before the index is trained.
-    tables: tuple[int, ...] = ()
-    widths: tuple[int, ...] = ()
-
-    def to_record(self) -> bytes:
-        """As stored."""
-        return pack({**asdict(self), "tables": list(self.tables), "widths": list(self.widths)})
-
-    @classmethod
-    def from_record(cls, value: Any) -> Subset:
-        """From the stored record, checked."""
-        record = unpack(value, "subset")
-        lists = [record.get(name) for name in ("tables", "widths")]
-        if (
-            record.keys() != {"kind", "bits", "tables", "widths"}
-            or record["kind"] != "multi-index"
-            or type(record["bits"]) is not int
-            or not all(isinstance(some, list) and all(type(number) is int for number in some) for some in lists)
-        ):
-            raise DamagedError(f"subset: fields are missing, unknown or of a wrong type; {records.REMEDY}")
-        subset = cls(record["kind"], record["bits"], tuple(record["tables"]), tuple(record["widths"]))
-        if not (subset.bits == 0 or TABLE_BITS[0] <= subset.bits <= TABLE_BITS[1]) or not subset._sound():
-            raise DamagedError(f"subset: impossible values; {records.REMEDY}")
-        return subset
-
-    def _sound(self) -> bool:
-        """Whether tables follow each other without a gap."""
-        if len(self.tables) != len(self.widths) or len(self.tables) > MAX_TABLES:
-            return False
-        ends = [first + width for first, width in zip(self.tables, self.widths, strict=True)]
-        return (
-            all(1 <= width <= TABLE_BITS[1] for width in self.widths)
-            and all(0 <= first < _LIMIT for first in self.tables)
-            and list(self.tables[1:]) == ends[:-1]
-        )
-
-
-@dataclass(frozen=True)
 class Training:
     """An automatic training: what it saw, and how well its encoder does.
 
@@ -250,10 +206,6 @@ class Training:
 #: Errors of a training are stored up to here: finite, and far beyond what any encoder that works has.
 MAX_ERROR = 1e30
 
-#: What ``bits`` of a table may be asked for, and how many tables an index has at most.
-TABLE_BITS = (4, 20)
-MAX_TABLES = 4096
-
 #: How many fields of payloads can be indexed.
 MAX_FIELDS = 256
 
@@ -267,27 +219,6 @@ def check_format(value: Any) -> dict[str, Any]:
     if number > FORMAT:
         raise NewerFormatError(f"the file has format {number}, newer than {FORMAT}: upgrade lsqindex")
     return record
-
-
-def read_subset(source: Reader | Writer) -> Subset | None:
-    """The subset structure of a snapshot; None where it has none."""
-    if source.state.format < 2:
-        return None
-    value = source.get(keys.META, keys.SUBSET)
-    if value is None:
-        if source.state.listed:
-            raise DamagedError(f"subset: missing, and {source.state.listed} rows are listed; {records.REMEDY}")
-        return None
-    subset = _subset(bytes(value))
-    end = subset.tables[-1] + subset.widths[-1] if subset.tables else 0
-    if end > 8 * source.state.code_size or (end and not source.state.head) or (source.state.listed and not end):
-        raise DamagedError(f"subset: its tables are not those of the stored codes; {records.REMEDY}")
-    return subset
-
-
-@lru_cache
-def _subset(record: bytes) -> Subset:
-    return Subset.from_record(record)
 
 
 def read_training(source: Reader | Writer, key: bytes = keys.TRAINING) -> Training | None:

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from ..._compiled import records as _records
 from ..._storage.format import keys, records
 from ..._storage.format.columns import RowNumbers
-from ..._storage.format.meta import Subset, read_subset
 from ..._storage.format.rows import Rows
 from ..._storage.lmdb.reader import Reader
 from ..._storage.lmdb.writer import Writer
 from ...errors import DamagedError
 from . import postings
+from .tables import Tables
 
 
 @dataclass(frozen=True)
@@ -57,69 +57,66 @@ class _Known:
     verified: dict[bytes, tuple[int, int, int]] = field(default_factory=dict)
 
 
-def find(source: Reader | Writer, codes: Callable[[], Rows]) -> Lists | None:
-    """The posting lists of a snapshot whose codes ``codes`` gives; None where it has no tables."""
+def find(source: Reader | Writer, tables: Tables, codes: Callable[[], Rows]) -> Lists:
+    """The posting lists of a snapshot with these tables, whose codes ``codes`` gives."""
     env, state = source.env, source.state
     old: _Known | None = env.columns.get(Lists)
-    if old and source.clean and (old.txn, old.valid[0]) == (state.txn, env.moved):
+    if old and source.clean and (old.txn, old.valid[0], old.valid[-1]) == (state.txn, env.moved, tables):
         return old.lists
-    subset = read_subset(source)
-    if subset is None or not subset.tables:
-        return None
-    valid = (env.moved, state.relisted, state.generation, subset)
+    valid = (env.moved, state.relisted, state.generation, tables)
     if old and (old.valid != valid or old.settled_rows > state.listed):
         old = None
-    known = _look_up(source, subset, old or _nothing(subset, valid))
+    known = _look_up(source, tables, old or _nothing(tables, valid))
     _check_rows(known.lists, codes())
     if source.clean:
         env.columns[Lists] = known
     return known.lists
 
 
-def _look_up(source: Reader | Writer, subset: Subset, old: _Known) -> _Known:
+def _look_up(source: Reader | Writer, tables: Tables, old: _Known) -> _Known:
     """The blocks after the settled ones."""
-    state, keep, tables = source.state, old.settled, len(subset.tables)
-    firsts, counts, values = _entries(source, subset, old.settled_rows)
+    state, keep, width = source.state, old.settled, len(tables)
+    firsts, counts, values = _entries(source, tables, old.settled_rows)
     ends = np.append(firsts[1:], state.listed)
     spans = np.minimum(ends, firsts // postings.SEGMENT_ROWS * postings.SEGMENT_ROWS + postings.SEGMENT_ROWS) - firsts
     verified = {}
     for i, (first, count, span) in enumerate(zip(firsts.tolist(), counts.tolist(), spans.tolist(), strict=True)):
-        for table, value in enumerate(values[i * tables : (i + 1) * tables]):
+        for table, value in enumerate(values[i * width : (i + 1) * width]):
             key = keys.postings(state.generation, first, table)
             seen = (len(value), span, records.peek(value, "posting lists")[1])
             if old.verified.get(key) != seen:
-                postings.decode(value, postings.header(source, subset, first, table, count), span)
+                postings.decode(value, postings.header(source, tables, first, table, count), span)
             verified[key] = seen
     addresses, sizes = _records.places(values)
     # What stays: full segments, in values too large for a page that others share.
     stays = firsts // postings.SEGMENT_ROWS < state.listed // postings.SEGMENT_ROWS
-    stays &= (sizes.reshape(-1, tables) > source.file.page_size // 2).all(axis=1)
+    stays &= (sizes.reshape(-1, width) > source.file.page_size // 2).all(axis=1)
     run = int(np.argmin(stays)) if not stays.all() else len(stays)
     lists = Lists(
         np.concatenate([old.lists.firsts[:keep], firsts.astype(np.uint32)]),
         np.concatenate([old.lists.counts[:keep], counts.astype(np.uint32)]),
         np.concatenate([old.lists.spans[:keep], spans.astype(np.uint32)]),
-        np.concatenate([old.lists.addresses[:keep], addresses.reshape(-1, tables) + np.uint64(records.HEADER_SIZE)]),
+        np.concatenate([old.lists.addresses[:keep], addresses.reshape(-1, width) + np.uint64(records.HEADER_SIZE)]),
         old.lists.first_bits,
         old.lists.bits,
         state.listed,
     )
     rows = int(firsts[run - 1] // postings.SEGMENT_ROWS + 1) * postings.SEGMENT_ROWS if run else old.settled_rows
-    left = {key: verified[key] for key in list(verified)[run * tables :]}
+    left = {key: verified[key] for key in list(verified)[run * width :]}
     return _Known(lists, state.txn, old.valid, keep + run, rows, left)
 
 
 def _entries(
-    source: Reader | Writer, subset: Subset, row: int
+    source: Reader | Writer, tables: Tables, row: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Any]]:
     """First row and count of each block from ``row`` on, and the records of all its tables."""
     firsts: list[int] = []
     counts: list[int] = []
     values: list[Any] = []
-    state, tables = source.state, len(subset.tables)
+    state, width = source.state, len(tables)
     for key, value in entries(source, row):
         place = keys.postings_of(key)
-        block, table = divmod(len(values), tables)
+        block, table = divmod(len(values), width)
         count, _ = records.peek(value, "posting lists")
         if table == 0 and place is not None:
             firsts.append(place[1])
@@ -127,7 +124,7 @@ def _entries(
         if place != (state.generation, firsts[block] if block < len(firsts) else -1, table) or count != counts[block]:
             raise DamagedError(f"posting lists: {key!r} does not follow; {records.REMEDY}")
         values.append(value)
-    if len(values) % tables:
+    if len(values) % width:
         raise DamagedError(f"posting lists from row {firsts[-1]} on: a table is missing; {records.REMEDY}")
     found = np.array(firsts, np.int64)
     if len(found) and (int(found[-1]) >= state.listed or (found % postings.UNIT_ROWS).any()):
@@ -164,7 +161,7 @@ def _check_rows(lists: Lists, codes: Rows) -> None:
         raise DamagedError(f"posting lists: not all of {lists.listed} listed rows are in them; {records.REMEDY}")
 
 
-def _nothing(subset: Subset, valid: tuple[Any, ...]) -> _Known:
-    rows, tables = np.empty(0, np.uint32), len(subset.tables)
-    first_bits, bits = np.array(subset.tables, np.int64), np.array(subset.widths, np.int64)
-    return _Known(Lists(rows, rows, rows, np.empty((0, tables), np.uint64), first_bits, bits, 0), 0, valid)
+def _nothing(tables: Tables, valid: tuple[Any, ...]) -> _Known:
+    rows = np.empty(0, np.uint32)
+    first_bits, bits = np.array(tables.firsts, np.int64), np.array(tables.widths, np.int64)
+    return _Known(Lists(rows, rows, rows, np.empty((0, len(tables)), np.uint64), first_bits, bits, 0), 0, valid)

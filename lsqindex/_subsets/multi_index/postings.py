@@ -9,7 +9,7 @@ the last block of all may end within a unit (``Index.merge`` makes such). A bloc
 is in one ``cython_src/lists.h`` tells. Rows of a chunk that was given back are not there any more, though lists may
 still name them.
 
-``merge.py`` decides what is listed when, ``lists.py`` finds the lists in a snapshot.
+``structure.py`` decides what is listed when, ``lists.py`` finds the lists in a snapshot.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ..._compiled import multi_index as _multi_index
 from ..._compiled import records as _records
 from ..._storage.format import deleted, keys, records
 from ..._storage.format.columns import CHUNK_ROWS, RowNumbers, codes_column
-from ..._storage.format.meta import Subset
 from ..._storage.lmdb.reader import Reader
 from ..._storage.lmdb.writer import Writer
 from ...errors import DamagedError
+from .tables import Tables
 
 UNIT_ROWS = 4 * CHUNK_ROWS
 SEGMENT_ROWS = deleted.SEGMENT_ROWS
@@ -61,27 +61,27 @@ def code_records(source: Reader | Writer, first: int, end: int) -> CodeRecords:
     return CodeRecords(np.array(starts, np.uint32), np.array(counts, np.uint32), np.array(addresses, np.uint64))
 
 
-def build(source: Reader | Writer, subset: Subset, first: int, end: int) -> list[tuple[int, NDArray[np.uint8]]]:
+def build(source: Reader | Writer, tables: Tables, first: int, end: int) -> list[tuple[int, NDArray[np.uint8]]]:
     """Count and payload of each table, for the stored rows of the block from ``first`` to ``end``."""
     codes, state = code_records(source, first, end), source.state
     column = (codes.starts, codes.counts, codes.addresses, state.code_size, state.head)
-    tables = zip(subset.tables, subset.widths, strict=True)
-    return [_multi_index.build(*column, bit, width, first, end) for bit, width in tables]
+    runs = zip(tables.firsts, tables.widths, strict=True)
+    return [_multi_index.build(*column, bit, width, first, end) for bit, width in runs]
 
 
-def header(source: Reader | Writer, subset: Subset, first: int, table: int, count: int) -> records.Header:
+def header(source: Reader | Writer, tables: Tables, first: int, table: int, count: int) -> records.Header:
     """What the record of a table says about itself."""
-    return records.Header(records.POSTINGS, count, first, subset.widths[table], source.state.generation, table)
+    return records.Header(records.POSTINGS, count, first, tables.widths[table], source.state.generation, table)
 
 
-def write(writer: Writer, subset: Subset, first: int, end: int) -> None:
+def write(writer: Writer, tables: Tables, first: int, end: int) -> None:
     """List the stored rows from ``first`` to ``end`` as one block, in the place of all blocks there were."""
     # All of them are made before the first is written: a write may move what they are made from.
-    lists = build(writer, subset, first, end)
+    lists = build(writer, tables, first, end)
     remove(writer, first, end)
     for table, (count, payload) in enumerate(lists):
         if count:
-            record = records.encode(header(writer, subset, first, table, count), payload)
+            record = records.encode(header(writer, tables, first, table, count), payload)
             writer.put(keys.POSTINGS, keys.postings(writer.state.generation, first, table), record)
 
 
@@ -122,9 +122,9 @@ def buckets(payload: Any, count: int, bits: int) -> tuple[NDArray[np.int64], NDA
     return numbers, rows
 
 
-def bytes_a_row(subset: Subset) -> int:
+def bytes_a_row(tables: Tables) -> int:
     """About how much a listed row takes in the file."""
-    return sum(3 if width > _DIRECTORY_BITS else 2 for width in subset.widths) + 1
+    return sum(3 if width > _DIRECTORY_BITS else 2 for width in tables.widths) + 1
 
 
 #: A table has a start for every value of so many upper bits of its bucket numbers (cython_src/lists.h).

@@ -1,4 +1,4 @@
-"""The subset structure of an index: what is asked for, and the tables that follow from it and from the code.
+"""The tables of a multi-index: what is asked for, and what follows from it and from the code.
 
 A table of the multi-index is a run of bits of the code (section 3.2 of the paper). A binary code, after its row
 scalars, is cut every ``bits`` bits, the last table has what is left; of any other code each dimension is a table.
@@ -10,18 +10,19 @@ scalars, is cut every ``bits`` bits, the last table has what is left; of any oth
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
 
-from ..._storage.format import meta
-from ..._storage.format.records import REMEDY
-from ..._storage.lmdb.reader import Reader
-from ..._storage.lmdb.writer import Writer
 from ...encoders import Encoder, Layout
 from ...encoders.base import check_int
-from ...encoders.coder import Coder
-from ...errors import DamagedError, ParameterError
+from ...errors import ParameterError
+
+#: What ``bits`` of a table may be asked for, and how many tables an index has at most.
+TABLE_BITS = (4, 20)
+MAX_TABLES = 4096
+
+#: A code ends before this bit.
+_LAST_BIT = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -51,20 +52,38 @@ class MultiIndex:
 
     def __post_init__(self) -> None:
         if self.bits is not None:
-            object.__setattr__(self, "bits", check_int("bits", self.bits, *meta.TABLE_BITS))
+            object.__setattr__(self, "bits", check_int("bits", self.bits, *TABLE_BITS))
 
 
-#: What ``subset`` may be: none, the multi-index as it comes, or one with options.
-SubsetLike = MultiIndex | Literal["multi-index"] | None
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a multi-index, each a run of bits of the code."""
 
+    #: Bits of a table that were asked for; 0: chosen, or each dimension of the code is a table.
+    bits: int = 0
+    #: The first bit of each table, and how many it has; none before the index is trained.
+    firsts: tuple[int, ...] = ()
+    widths: tuple[int, ...] = ()
 
-def check_subset(subset: Any) -> MultiIndex | None:
-    """What was asked for, as options."""
-    if subset == "multi-index" and isinstance(subset, str):
-        return MultiIndex()
-    if subset is None or isinstance(subset, MultiIndex):
-        return subset
-    raise ParameterError(f"subset={subset!r}: None, 'multi-index' or MultiIndex(bits=…) is needed")
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    @property
+    def end(self) -> int:
+        """The first bit after them."""
+        return self.firsts[-1] + self.widths[-1] if self.firsts else 0
+
+    def sound(self) -> bool:
+        """Whether these numbers are possible, and tables follow each other without a gap."""
+        if len(self.firsts) != len(self.widths) or len(self.firsts) > MAX_TABLES:
+            return False
+        ends = [first + width for first, width in zip(self.firsts, self.widths, strict=True)]
+        return (
+            (self.bits == 0 or TABLE_BITS[0] <= self.bits <= TABLE_BITS[1])
+            and all(1 <= width <= TABLE_BITS[1] for width in self.widths)
+            and all(0 <= first < _LAST_BIT for first in self.firsts)
+            and list(self.firsts[1:]) == ends[:-1]
+        )
 
 
 def choose_bits(n: int) -> int:
@@ -84,33 +103,31 @@ def layout_of(encoder: Encoder, dim: int) -> Layout:
     return encoder.layout if encoder.is_fitted else encoder._make_layout(dim)
 
 
-def check_layout(subset: MultiIndex | None, layout: Layout, encoder: Encoder) -> None:
-    """ParameterError where codes of this layout cannot have these tables."""
-    if subset is None:
-        return
+def check_layout(bits: int, layout: Layout, encoder: Encoder) -> None:
+    """ParameterError where codes of this layout cannot have tables of ``bits`` bits (0: none were asked for)."""
     if layout.floats:
         raise ParameterError(
             f"subset: {encoder} keeps vectors as they are, and the tables of a multi-index are bits of a code; take "
             "another encoder, or subset=None"
         )
-    if subset.bits is not None and not layout.binary:
+    if bits and not layout.binary:
         raise ParameterError(
-            f"subset: bits={subset.bits} cannot be with {encoder}, whose codes are not binary and have a table for "
+            f"subset: bits={bits} cannot be with {encoder}, whose codes are not binary and have a table for "
             "each dimension; MultiIndex() without bits is for them"
         )
-    count = len(make_tables(layout, subset.bits or 0, 0).tables)
-    if count > meta.MAX_TABLES:
+    count = len(make_tables(layout, bits, 0))
+    if count > MAX_TABLES:
         raise ParameterError(
-            f"subset: {count} tables for {encoder}, and {meta.MAX_TABLES} are possible; take more bits a table, or a "
+            f"subset: {count} tables for {encoder}, and {MAX_TABLES} are possible; take more bits a table, or a "
             "shorter code"
         )
 
 
-def make_tables(layout: Layout, bits: int, n: int) -> meta.Subset:
+def make_tables(layout: Layout, bits: int, n: int) -> Tables:
     """The tables of ``bits`` bits (0: chosen for ``n`` vectors) that codes of this layout have.
 
     >>> make_tables(Layout.uniform(levels=2, m=10), bits=4, n=0)
-    Subset(kind='multi-index', bits=4, tables=(0, 4, 8), widths=(4, 4, 2))
+    Tables(bits=4, firsts=(0, 4, 8), widths=(4, 4, 2))
     >>> make_tables(Layout.uniform(levels=8, m=3), bits=0, n=1000).widths
     (3, 3, 3)
     """
@@ -121,62 +138,4 @@ def make_tables(layout: Layout, bits: int, n: int) -> meta.Subset:
     else:
         edges = layout.bit_starts[layout.scalars :].tolist()
     widths = [b - a for a, b in pairwise(edges)]
-    return meta.Subset(bits=bits, tables=tuple(edges[:-1]), widths=tuple(widths))
-
-
-def begin(subset: MultiIndex | None, coder: Coder, n: int) -> meta.Subset | None:
-    """What is stored for ``subset`` in an index of ``n`` vectors; ParameterError where its codes cannot have it."""
-    if subset is None:
-        return None
-    check_layout(subset, layout_of(coder.encoder, coder.dim), coder.encoder)
-    return chosen_anew(meta.Subset(bits=subset.bits or 0), coder, n)
-
-
-def chosen_anew(stored: meta.Subset, coder: Coder, n: int) -> meta.Subset:
-    """The tables of this coder's codes, chosen for ``n`` vectors where no bits were asked for; none before training.
-
-    Without the encoder they stay as they are.
-    """
-    if not coder.trained:
-        return meta.Subset(bits=stored.bits)
-    return make_tables(coder.layout, stored.bits, n) if coder.present else stored
-
-
-def check_encoder(source: Reader | Writer, encoder: Encoder, dim: int) -> None:
-    """ParameterError where codes of another encoder cannot have the tables that were asked for."""
-    stored = meta.read_subset(source)
-    if stored is not None:
-        check_layout(MultiIndex(stored.bits or None), layout_of(encoder, dim), encoder)
-
-
-def of(source: Reader | Writer, coder: Coder) -> meta.Subset | None:
-    """The subset structure of a snapshot; DamagedError where its tables are not those of the coder's codes."""
-    stored = meta.read_subset(source)
-    if stored is not None and not _fits(stored, coder):
-        raise DamagedError(f"subset: its tables are not those of the encoder's codes; {REMEDY}")
-    return stored
-
-
-def _fits(stored: meta.Subset, coder: Coder) -> bool:
-    if not coder.trained:
-        return not stored.tables
-    if coder.floats or not stored.tables:
-        return False
-    if not coder.present:
-        return stored.tables[-1] + stored.widths[-1] <= 8 * coder.code_size
-    layout = coder.layout
-    if not layout.binary:
-        return stored == make_tables(layout, 0, 0)
-    bits = stored.widths[0]
-    return bits == min(stored.bits or bits, layout.m) and stored == replace(
-        make_tables(layout, bits, 0), bits=stored.bits
-    )
-
-
-def told(stored: meta.Subset | None, coder: Coder) -> MultiIndex | None:
-    """What users are told of a stored structure: with the bits in use, where these are known and one number."""
-    if stored is None:
-        return None
-    binary = coder.present and coder.layout.binary
-    bits = stored.bits or (stored.widths[0] if stored.widths and binary else 0)
-    return MultiIndex(bits if bits >= meta.TABLE_BITS[0] else None)
+    return Tables(bits, tuple(edges[:-1]), tuple(widths))
