@@ -196,7 +196,7 @@ def _all_of(filter: Mapping[Any, Any], read_ids: Callable[[Any], Any], depth: in
     parts = []
     for name, operand in filter.items():
         if not isinstance(name, str):
-            raise FilterError(f"filter: the name of a field is needed, got {shown(name)}")
+            raise FilterError(f"filter: expected the name of a field, got {shown(name)}")
         name = str.__str__(name)
         known = name.startswith("$")
         parts.append(_connected(name, operand, read_ids, depth) if known else _field(name, operand, depth))
@@ -234,11 +234,13 @@ def _either(parts: Sequence[Condition]) -> Condition:
 def _field(name: str, wanted: Any, depth: int) -> Condition:
     _check_depth(depth)
     if isinstance(wanted, list | tuple | set | frozenset) or (isinstance(wanted, np.ndarray) and wanted.ndim):
-        raise FilterError(f"filter: {name}: one value is needed; {{'$in': […]}} takes several, {{'$eq': […]}} a list")
+        raise FilterError(
+            f"filter: {name}: expected one value; use {{'$in': […]}} for several, or {{'$eq': […]}} for a list"
+        )
     if not isinstance(wanted, Mapping):
         return _test(name, "$eq", wanted, depth)
     if not wanted:
-        raise FilterError(f"filter: {name}: an operator is needed, one of {', '.join(_OPERATORS)}")
+        raise FilterError(f"filter: {name}: expected an operator, one of {', '.join(_OPERATORS)}")
     parts = tuple(_test(name, test, operand, depth) for test, operand in wanted.items())
     return parts[0] if len(parts) == 1 else Every(parts)
 
@@ -279,7 +281,7 @@ def _plain(name: str, operand: Any, depth: int) -> Any:
     if isinstance(operand, int | np.integer):
         number = int(operand)
         if number.bit_length() > _MOST_BITS:
-            raise FilterError(f"filter: {name}: a whole number of {number.bit_length():,} bits; payloads have 64")
+            raise FilterError(f"filter: {name}: an int of {number.bit_length():,} bits; payloads hold at most 64")
         return number
     if isinstance(operand, float | np.floating):
         return float(operand)
@@ -292,8 +294,8 @@ def _plain(name: str, operand: Any, depth: int) -> Any:
     if isinstance(operand, Mapping) and not any(isinstance(key, tuple | frozenset | Mapping) for key in operand):
         return {_plain(name, key, depth + 1): _plain(name, one, depth + 1) for key, one in operand.items()}
     raise FilterError(
-        f"filter: {name}: no payload can hold a {type(operand).__name__}, so nothing is equal to {shown(operand)}; "
-        "possible are None, bool, int, float, str, bytes, lists and mappings of these"
+        f"filter: {name}: a payload cannot hold a {type(operand).__name__}, so no row equals {shown(operand)}; "
+        "use None, bool, int, float, str, bytes, or lists and mappings of these"
     )
 
 
@@ -304,7 +306,7 @@ _PLAIN = {str, float, bool, bytes, type(None)}
 
 def _check_depth(depth: int) -> None:
     if depth > _DEEPEST:
-        raise FilterError(f"filter: more than {_DEEPEST} inside each other; $and and $or take lists")
+        raise FilterError(f"filter: filters can be nested at most {_DEEPEST} levels deep; $and and $or take lists")
 
 
 def _unknown(name: Any, there: Sequence[str]) -> str:

@@ -30,12 +30,12 @@ def read_ids(ids: Any, kind: str, *, n: int | None = None, known: bool = False, 
     if getattr(ids, "ndim", 1) > 1:
         raise IdError(f"ids: a flat sequence is needed, got shape {tuple(ids.shape)}")
     if ordered and isinstance(ids, set | frozenset):
-        raise IdError("ids: a set has no order, so it does not tell which id is whose; pass a list")
+        raise IdError("ids: a set has no order, so ids cannot be matched to vectors; pass a list")
     if isinstance(ids, Iterable) and not isinstance(ids, str | np.ndarray | list | tuple):
         ids = list(ids)
     names = _ints(ids, known) if kind == "int" else _strings(ids, known)
     if n is not None and len(names) != n:
-        raise IdError(f"ids: {n} are needed, one for each vector, got {len(names)}")
+        raise IdError(f"ids: {n} are needed, one per vector, got {len(names)}")
     return names
 
 
@@ -53,7 +53,7 @@ def check_once(ids: Ids) -> None:
         counted: Counter[str] = Counter(ids)
         twice = [name for name, count in counted.items() if count > 1]
     if twice:
-        raise DuplicateIdError(f"ids: {twice[0]!r} comes more than once in this call; keep one of each")
+        raise DuplicateIdError(f"ids: {twice[0]!r} occurs more than once in this call; pass each id once")
 
 
 def once(ids: Ids) -> Ids:
@@ -66,7 +66,7 @@ def _ints(ids: Any, known: bool) -> NDArray[np.int64]:
     if isinstance(ids, list | tuple) and {bool, np.bool_} & {*map(type, ids)}:
         raise _no_whole_number(next(one for one in ids if isinstance(one, bool | np.bool_)))
     if np.ma.is_masked(ids):
-        raise IdError("ids: some are masked; pass those that are not, with their vectors")
+        raise IdError("ids: some values are masked; pass only ids that are not, with their vectors")
     try:
         array = np.atleast_1d(np.asarray(ids))
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
@@ -91,20 +91,20 @@ def _ints(ids: Any, known: bool) -> NDArray[np.int64]:
         large = most if most >= 1 << 63 else least
         if not -(1 << 63) <= large < 1 << 63:
             raise IdError(
-                f"ids: {shown(large)} does not fit into 64 bits with a sign; use smaller numbers, or ids='str'"
+                f"ids: {shown(large)} does not fit into a signed 64-bit integer; use smaller numbers, or ids='str'"
             )
     if not known and (array == -1).any():
-        raise IdError("ids: -1 stands for 'nothing found' in answers and cannot be an id; use another number")
+        raise IdError("ids: -1 means 'nothing found' in results and cannot be an id; use another number")
     return np.ascontiguousarray(array, np.int64)
 
 
 def _no_whole_number(item: Any) -> IdError:
     """The error for something that is not a whole number, with what to do about it."""
-    item, remedy = item.item() if isinstance(item, np.generic) else item, "drop or convert it"
+    item, remedy = item.item() if isinstance(item, np.generic) else item, "remove or convert it"
     if isinstance(item, str):
         remedy = "Index.create(…, ids='str') makes an index with string ids"
     elif isinstance(item, float):
-        remedy = "convert them first, for example by astype('int64')"
+        remedy = "convert them first, for example with astype('int64')"
     return IdError(f"ids: whole numbers are needed, got {shown(item)}; {remedy}")
 
 
@@ -128,7 +128,11 @@ def _strings(ids: Any, known: bool) -> list[str]:
     try:
         longest = max((len(name.encode()) for name in names), default=0)
     except UnicodeEncodeError as error:
-        raise IdError(f"ids: {shown(error.object)} has a lone surrogate and cannot be stored as UTF-8") from error
+        raise IdError(
+            f"ids: {shown(error.object)} has a lone surrogate and cannot be stored as UTF-8; remove it"
+        ) from error
     if longest > MAX_ID_BYTES and not known:
-        raise IdError(f"ids: at most {MAX_ID_BYTES} bytes of UTF-8 are possible, got {longest}; use a digest of it")
+        raise IdError(
+            f"ids: a string id has at most {MAX_ID_BYTES} bytes of UTF-8, got {longest}; use a hash of it instead"
+        )
     return [name for name in names if len(name.encode()) <= MAX_ID_BYTES] if longest > MAX_ID_BYTES else names

@@ -95,9 +95,9 @@ def new_path(path: Path) -> str:
     """A path where a file can be made."""
     name = file_path(path)
     if not os.path.isdir(os.path.dirname(name)):
-        raise StorageError(f"{name}: its directory does not exist; make it first")
+        raise StorageError(f"{name}: the directory does not exist; create it first")
     if os.path.isdir(name):
-        raise IndexExistsError(f"{name}: is a directory; give a file's name")
+        raise IndexExistsError(f"{name} is a directory; pass the name of a file")
     return name
 
 
@@ -110,7 +110,7 @@ def check_wait(wait: Any) -> None:
 def check_dim(encoder: Encoder, dim: int) -> None:
     """A fitted encoder must be for the index's dimensions."""
     if encoder.dim != dim:
-        raise ParameterError(f"encoder: it was fitted on {encoder.dim} dimensions, and the index has {dim}")
+        raise ParameterError(f"encoder: fitted on {encoder.dim} dimensions, but the index has {dim}; fit it again")
 
 
 def fill(env: Env, options: Options, coder: Coder, subset: Structure | None) -> None:

@@ -39,10 +39,12 @@ def read_payloads(payloads: Any, n: int, fields: tuple[str, ...]) -> PackedPaylo
             "of polars"
         )
     if isinstance(payloads, Mapping | str | bytes) or not isinstance(payloads, Iterable):
-        raise PayloadError(f"payloads: a sequence of mappings is needed, one a vector, got {type(payloads).__name__}")
+        raise PayloadError(
+            f"payloads: a sequence of mappings, one per vector, is needed, got {type(payloads).__name__}"
+        )
     given = list(payloads)
     if len(given) != n:
-        raise PayloadError(f"payloads: {n} are needed, one for each vector (None for none), got {len(given)}")
+        raise PayloadError(f"payloads: {n} are needed, one per vector (None for no payload), got {len(given)}")
     packed = [_packed(payload, at) for at, payload in enumerate(given)]
     if not fields:
         return [[own for own, _ in packed]]
@@ -57,11 +59,9 @@ def read_fields(fields: Any) -> tuple[str, ...]:
     names = tuple(fields)
     for name in names:
         if not isinstance(name, str) or not name or name.startswith("$") or not _is_utf8(name):
-            raise ParameterError(
-                f"fields: names are needed that are not empty and do not begin with $, got {shown(name)}"
-            )
+            raise ParameterError(f"fields: a name must not be empty or start with $, got {shown(name)}")
     if len(set(names)) != len(names) or len(names) > MAX_FIELDS:
-        raise ParameterError(f"fields: each name once, and at most {MAX_FIELDS}")
+        raise ParameterError(f"fields: at most {MAX_FIELDS} names, without duplicates, are possible; got {len(names)}")
     return tuple(str.__str__(name) for name in names)
 
 
@@ -104,8 +104,8 @@ def _packed(payload: Any, at: int) -> tuple[bytes, Payload | None]:
     packed = _pack(dict(payload), f"payloads: at {at}")
     if len(packed) > MAX_PAYLOAD_BYTES:
         raise PayloadError(
-            f"payloads: {len(packed):,} bytes at {at}, and at most {MAX_PAYLOAD_BYTES:,} are possible; store it "
-            "elsewhere, and its place here"
+            f"payloads: {len(packed):,} bytes at {at}, but a payload has at most {MAX_PAYLOAD_BYTES:,}; store the data "
+            "elsewhere and its location here"
         )
     try:
         return packed, unpack(packed)
@@ -118,7 +118,7 @@ def _value(payload: Any, name: str) -> bytes:
     packed = b"" if value is MISSING else _pack(value, f"payloads: {name}")
     if len(packed) > MAX_VALUE_BYTES:
         raise PayloadError(
-            f"payloads: {name}: {len(packed):,} bytes, and an indexed field can have at most {MAX_VALUE_BYTES:,}; "
+            f"payloads: {name}: {len(packed):,} bytes, but values of indexed fields have at most {MAX_VALUE_BYTES:,}; "
             "create the index without this field in `fields`"
         )
     return packed
@@ -130,7 +130,7 @@ def _pack(value: Any, what: str) -> bytes:
         return bytes(packed)
     except (TypeError, ValueError, OverflowError, BufferError) as error:
         raise PayloadError(
-            f"{what}: {error}; possible are None, bool, int of 64 bits, float, str, bytes, lists and mappings of these"
+            f"{what}: {error}; use None, bool, 64-bit int, float, str, bytes, or lists and mappings of these"
         ) from error
 
 

@@ -70,7 +70,7 @@ def as_array(vectors: ArrayLike, *, what: str = "vectors") -> Any:
         kind = array.dtype.kind
     if kind in "UST":
         raise VectorError(
-            f"{what}: numbers are needed, got strings ({array.dtype}); convert them first, for example by astype(float)"
+            f"{what}: numbers are needed, got strings ({array.dtype}); convert them first, such as with astype(float)"
         )
     if kind not in _NUMBERS:
         raise VectorError(f"{what}: real numbers are needed, got dtype {array.dtype}; convert to float32 first")
@@ -83,7 +83,7 @@ def _opened(vectors: Any, what: str) -> Any:
         raise VectorError(f"{what}: a sparse matrix cannot be stored ({type(vectors).__name__}); pass its toarray()")
     if isinstance(vectors, np.ma.MaskedArray):
         if np.ma.is_masked(vectors):
-            raise VectorError(f"{what}: a masked array has numbers that are masked; fill them, or drop their rows")
+            raise VectorError(f"{what}: some values of the masked array are masked; fill them, or remove their rows")
         return vectors.data
     try:
         if all(hasattr(vectors, name) for name in ("shape", "dtype", "__getitem__")) and len(vectors.shape) == 2:
@@ -118,7 +118,7 @@ def _from_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
     for place, one in enumerate(array.flat):
         if not isinstance(one, Real | Decimal | np.bool_):
             row = place // max(1, math.prod(array.shape[1:]))
-            raise VectorError(f"{what}: numbers are needed, got {shown(one)} in row {row}; drop or convert it")
+            raise VectorError(f"{what}: numbers are needed, got {shown(one)} in row {row}; remove or convert it")
     try:
         return array.astype(np.float64)
     except OverflowError as error:
@@ -134,10 +134,12 @@ def _stacked(rows: Sequence[Any], what: str) -> NDArray[Any]:
         except _FAILURES as error:
             raise VectorError(f"{what}: row {number} cannot be read as an array ({error})") from error
         if array.ndim != (arrays[0].ndim if arrays else max(1, array.ndim)):
-            raise VectorError(f"{what}: row {number} is not a vector as the others are: {shown(row)}")
+            raise VectorError(
+                f"{what}: row {number} is not a vector like the others: {shown(row)}; pass rows of equal length"
+            )
         if arrays and array.shape != arrays[0].shape:
             raise VectorError(
-                f"{what}: rows of equal length are needed; row 0 has {len(arrays[0])} numbers, and row {number} has "
+                f"{what}: rows must have equal length; row 0 has {len(arrays[0])} numbers, row {number} has "
                 f"{len(array)}"
             )
         arrays.append(array)
@@ -162,7 +164,7 @@ def read_rows(rows: Any, where: Any = slice(None), *, what: str = "vectors", fir
         fit = (np.abs(block) <= MAX_MAGNITUDE).all(axis=1)
         raise VectorError(
             f"{what}: row {first + int(np.argmin(fit))} has NaN, infinite numbers or numbers beyond "
-            f"±{MAX_MAGNITUDE:g}; {int((~fit).sum())} such rows here: drop, repair or scale them"
+            f"±{MAX_MAGNITUDE:g}; {int((~fit).sum())} such rows in this block; remove, repair or scale them"
         )
     return block
 

@@ -77,7 +77,7 @@ class Addition:
         if self.ids is not None:
             return self.ids
         if next_id + len(self) > LAST_AUTO_ID:
-            raise IdError("ids: no numbers are left to be given; pass ids")
+            raise IdError("ids: there are no unused numbers left; pass ids")
         return np.arange(next_id, next_id + len(self), dtype=np.int64)
 
     def check(self) -> None:

@@ -148,11 +148,11 @@ class Batch(Block["Batch"]):
     def _open(self) -> Writer:
         pid, thread = self._owner
         if self._writer is None:
-            raise ClosedError("the batch is over, or was not entered; use it in its block: with index.batch() as batch")
+            raise ClosedError("the batch is not open; use it inside its block: with index.batch() as batch")
         if pid != os.getpid():
-            raise ForkedError("a batch stays with the process that began it; begin another one in this process")
+            raise ForkedError("a batch belongs to the process that started it; start another one in this process")
         if not self.entered:
-            raise ClosedError("the batch was undone: its thread ended before it left the batch; begin another one")
+            raise ClosedError("the batch was undone because its thread ended before the block; start another one")
         if thread != threading.get_ident():
-            raise BusyError("a batch stays with the thread that began it; left by another thread it is undone")
+            raise BusyError("a batch belongs to the thread that started it; if another thread leaves it, it is undone")
         return self._writer

@@ -361,7 +361,7 @@ class Encoder(ABC):
         offered = self.distances(metric)
         if distance not in offered:
             raise ParameterError(
-                f"distance={distance!r}: {self} has {' and '.join(offered)} only for metric={metric!r}"
+                f"distance={distance!r}: {self} supports only {' and '.join(offered)} for metric={metric!r}"
             )
         vectors = read_rows(open_rows(queries, self._fitted_dim(), what="queries"), what="queries")
         return self._checked_tables(vectors, metric, distance)
@@ -412,7 +412,7 @@ class Encoder(ABC):
         _check_metric(metric)
         vectors = read_rows(open_rows(queries, self._fitted_dim(), what="queries"), what="queries")
         if self.layout.floats:
-            raise ParameterError(f"{self} keeps vectors as they are: there is no code to look anything up by")
+            raise ParameterError(f"{self} stores vectors as they are, so it has no probe tables; use another encoder")
         return self._probe_tables(vectors, metric)
 
     def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
@@ -491,10 +491,10 @@ class StateReader:
         """Return the array ``name``, which must have this shape and dtype and be finite."""
         array = self._left.pop(name, None)
         if not isinstance(array, np.ndarray):
-            raise StateError(f"{self._owner}: the stored state has no array {name!r}")
+            raise StateError(f"{self._owner}: the stored state has no array {name!r}; it is damaged")
         if array.shape != shape or array.dtype != np.dtype(dtype):
             raise StateError(
-                f"{self._owner}: stored {name!r} is {array.dtype}{array.shape}, needed {np.dtype(dtype)}{shape}"
+                f"{self._owner}: stored {name!r} is {array.dtype}{array.shape}, expected {np.dtype(dtype)}{shape}"
             )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise StateError(f"{self._owner}: stored {name!r} has NaN or infinite numbers")

@@ -58,7 +58,7 @@ class Flat(Encoder):
     def _decode(self, fields: Fields) -> Vectors:
         vectors = fields.astype("<u2").view("<f4").astype(np.float32)
         if not np.isfinite(vectors).all():
-            raise CodeError("codes: NaN or infinite numbers; these codes are not of this encoder")
+            raise CodeError("codes: NaN or infinite numbers; this encoder did not make these codes")
         return vectors
 
     def _embed(self, fields: Fields) -> Vectors:

@@ -144,7 +144,9 @@ class Layout:
         if any(level != 1 << bits for level, bits in zip(self.levels, self.bits, strict=True)):
             top = np.array(self.levels, np.int64)
             if len(fields) and (fields.max(axis=0) >= top).any():
-                raise CodeError("codes: a field holds a number beyond its levels; these codes are not of this encoder")
+                raise CodeError(
+                    "codes: a field holds a number beyond its levels; this encoder did not make these codes"
+                )
         return fields
 
     def check(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -177,5 +179,5 @@ def field_bits(levels: int) -> int:
     [1, 2, 2, 3, 8]
     """
     if not 2 <= levels <= 1 << MAX_FIELD_BITS:
-        raise ParameterError(f"levels={levels}: between 2 and {1 << MAX_FIELD_BITS} are possible")
+        raise ParameterError(f"levels={levels}: a whole number from 2 to {1 << MAX_FIELD_BITS} is needed")
     return (levels - 1).bit_length()

@@ -102,15 +102,19 @@ class LSQ(Encoder):
         seed: int = 0,
     ) -> None:
         if bits is not None and m is not None:
-            raise ParameterError("lsq: give bits (the whole budget of a row) or m (dimensions of the code), not both")
+            raise ParameterError(
+                "lsq: bits and m exclude each other; pass bits (all bits of a row) or m (dimensions of the code)"
+            )
         self.levels = check_int("levels", levels, 2, 1 << 16)
         self.refine = check_int("refine", refine, 0, 1 << 20)
         if scalar not in ("auto", "learned", "norm", "length", None):
             raise ParameterError(f"scalar={scalar!r}: 'learned', 'norm', 'length', None or 'auto' is needed")
         if scalar == "length" and not self.refine:
-            raise ParameterError("scalar='length' is learned, and refine=0 codes as published; use refine>0")
+            raise ParameterError(
+                "scalar='length' is not available with refine=0, which codes as published; use refine>0"
+            )
         if isinstance(lam, bool) or not isinstance(lam, int | float | np.number) or not 0 <= lam < np.inf:
-            raise ParameterError(f"lam={lam!r}: a number of 0 or more is needed")
+            raise ParameterError(f"lam={lam!r}: a number of at least 0 is needed")
         self.scalar: Scalar | None = ("learned" if self.refine else "norm") if scalar == "auto" else scalar
         self.lam = float(lam)
         self.iterations = check_int("iterations", iterations, 1, 10_000)
@@ -167,7 +171,7 @@ class LSQ(Encoder):
     def _make_layout(self, dim: int) -> Layout:
         if not self.refine and self.m > dim:
             raise ParameterError(
-                f"lsq as published has no more code dimensions than the vectors have ({self.m} > {dim}); "
+                f"refine=0: the code has {self.m} dimensions, but at most {dim}, those of the vectors, are possible; "
                 f"use refine>0, bits={dim * field_bits(self.levels) + self.scalar_bits} or less, or more levels"
             )
         own = Layout.uniform(self.levels, self.m)

@@ -138,8 +138,8 @@ def encoder_class(name: str) -> type[Encoder]:
     near = difflib.get_close_matches(str(name).lower(), known, n=3)
     guess = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     raise UnknownEncoderError(
-        f"no encoder is named {name!r}{guess} Known here: {', '.join(known)}. "
-        "An encoder from a plugin needs its package installed, or the module imported that registers it."
+        f"no encoder is named {name!r}{guess} Available: {', '.join(known)}. "
+        "To use a plugin, install its package or import the module that registers it."
     )
 
 
@@ -177,9 +177,13 @@ def make_encoder(encoder: str | Encoder, **parameters: Any) -> Encoder:
     """
     if isinstance(encoder, Encoder):
         if parameters:
-            raise ParameterError("parameters go with an encoder's name; this encoder is made already")
+            raise ParameterError(
+                "parameters can be passed only with the name of an encoder; set them when you create the encoder"
+            )
         if not hasattr(encoder, "name"):
-            raise ParameterError(f"{type(encoder).__name__} has no name: put @register_encoder('…') before its class")
+            raise ParameterError(
+                f"{type(encoder).__name__} is not registered; put @register_encoder('…') before its class"
+            )
         return encoder
     if not isinstance(encoder, str):
         raise ParameterError(f"encoder={encoder!r}: a name or an Encoder is needed")
@@ -226,7 +230,9 @@ def _load(point: metadata.EntryPoint) -> type[Encoder]:
             f"{type(error).__name__}: {error}"
         ) from error
     if not (isinstance(cls, type) and issubclass(cls, Encoder)):
-        raise PluginError(f"encoder {point.name!r} of {_distribution(point)}: {point.value} is no Encoder class")
+        raise PluginError(
+            f"encoder {point.name!r} of {_distribution(point)}: {point.value} is not a subclass of Encoder"
+        )
     if point.name not in _registered:
         register_encoder(point.name)(cls)
     return cls

@@ -134,7 +134,9 @@ def _array_in(name: str, value: Any) -> NDArray[Any]:
         raise StateError(f"stored encoder: array {name!r} is malformed; the data is damaged")
     dtype, shape = np.dtype(value[0]), value[1]
     if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 1 << 40 for size in shape):
-        raise StateError(f"stored encoder: array {name!r} has an impossible shape")
+        raise StateError(f"stored encoder: array {name!r} has an impossible shape; the data is damaged")
     if len(shape) > 8 or math.prod(shape) * dtype.itemsize != len(value[2]):
-        raise StateError(f"stored encoder: array {name!r} has {len(value[2])} bytes, not those of its shape {shape}")
+        raise StateError(
+            f"stored encoder: array {name!r} has {len(value[2])} bytes, not those of shape {shape}; it is damaged"
+        )
     return np.frombuffer(value[2], dtype).reshape(shape).astype(dtype.newbyteorder("="))
