@@ -133,7 +133,7 @@ def test_m_is_the_number_of_code_dimensions(levels: int, width: int) -> None:
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
-        ({"bits": 64, "m": 32}, "not both"),
+        ({"bits": 64, "m": 32}, "exclude each other"),
         ({"bits": 0}, "bits=0"),
         ({"bits": -8}, "bits=-8"),
         ({"bits": 64.0}, "whole number"),

@@ -66,7 +66,7 @@ def test_unknown_parameters_are_named_with_the_valid_ones(name: str) -> None:
 def test_a_made_encoder_passes_through_and_takes_no_parameters() -> None:
     encoder = make_encoder("lsh", bits=8)
     assert make_encoder(encoder) is encoder
-    with pytest.raises(ParameterError, match="made already"):
+    with pytest.raises(ParameterError, match="only with the name of an encoder"):
         make_encoder(encoder, bits=9)
 
 

@@ -206,7 +206,7 @@ def test_closed(index: Index) -> None:
 def test_a_batch_that_is_over(index: Index) -> None:
     with index.batch() as batch:
         pass
-    words = ("batch is over", "with index.batch()")
+    words = ("the batch is not open", "with index.batch()")
     refused(ClosedError, ValueError, words, lambda: batch.add(TWO))
     refused(ClosedError, ValueError, words, lambda: batch.delete([1]))
 
@@ -306,7 +306,7 @@ def test_an_encoder_that_is_not_known_here(train_size: int, read_only: bool, tmp
     path = tmp_path / "index.lsq"
     run(PLUGIN, path, train_size)
     content = path.read_bytes()
-    words = ("'lsh-of-mine'", "Known here", "needs its package installed", "the module imported that registers it")
+    words = ("'lsh-of-mine'", "Available", "install its package", "import the module that registers it")
     with Index.open(path, read_only=read_only) as index:
         assert len(index) == 60
         refused(UnknownEncoderError, KeyError, words, lambda: index.encoder)

@@ -161,7 +161,7 @@ def test_the_largest_payload(make: Callable[..., Index]) -> None:
     index.add(vectors(2), payloads=[{"a": b"x" * (most - 8)}, {"b": 1}])
     assert index.payloads([0, 1]) == [{"a": b"x" * (most - 8)}, {"b": 1}]
     for size in (most - 7, most + 5):
-        with pytest.raises(PayloadError, match=r"4,194,304 are possible; store it elsewhere") as caught:
+        with pytest.raises(PayloadError, match=r"at most 4,194,304; store the data elsewhere") as caught:
             index.add(vectors(2), payloads=[None, {"a": b"x" * size}])
         assert "at 1" in str(caught.value)
     assert len(index) == 2 and index.ids({"b": 1}).tolist() == [1]
