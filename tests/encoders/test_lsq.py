@@ -85,7 +85,7 @@ def test_the_searching_training_keeps_the_best_round() -> None:
 
 
 def test_as_published_there_are_no_more_code_dimensions_than_dimensions() -> None:
-    with pytest.raises(ParameterError, match=r"65 > 64.*refine>0"):
+    with pytest.raises(ParameterError, match=r"65 dimensions, but at most 64.*refine>0"):
         LSQ(m=65, refine=0).fit(DIGITS)
     LSQ(m=64, refine=0, iterations=2).fit(DIGITS)
     LSQ(m=65, iterations=2).fit(DIGITS)

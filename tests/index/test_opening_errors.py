@@ -64,7 +64,10 @@ BAD_OPTIONS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"encoder": "pq", "bits": 64}, ("bits=64", "4 dimensions", "bits=32")),
     ({"encoder": "lsq", "bits": 0}, ("bits=0",)),
     ({"encoder": "lsq", "bits": "8"}, ("bits='8'",)),
-    ({"encoder": make_encoder("lsh", bits=8), "bits": 8}, ("parameters go with an encoder's name",)),
+    (
+        {"encoder": make_encoder("lsh", bits=8), "bits": 8},
+        ("parameters can be passed only with the name of an encoder",),
+    ),
     ({"encoder": make_encoder("lsh", bits=8).fit(np.ones((9, 3)))}, ("3 dimensions", "has 4")),
     ({"encoder": Nameless()}, ("register",)),
     ({"encoder": None}, ("encoder=None", "a name or an Encoder")),
@@ -82,7 +85,7 @@ def test_options_of_a_new_index(options: dict[str, Any], words: tuple[str, ...],
 
 @pytest.mark.parametrize(("name", "near"), [("lsqq", "'lsq'"), ("ITQ", "'itq'"), ("kmean", "'kmeans'"), ("zzzzzz", "")])
 def test_an_unknown_encoder(name: Any, near: str, tmp_path: Path) -> None:
-    words = (repr(name), near, "did you mean" if near else "", "ckmeans, flat, itq", "installed")
+    words = (repr(name), near, "did you mean" if near else "", "ckmeans, flat, itq", "install its package")
     refused(UnknownEncoderError, KeyError, words, lambda: Index(4, encoder=name, keep_vectors=None))
     refused(
         UnknownEncoderError,

@@ -172,9 +172,9 @@ def test_no_vectors_at_all(nothing: Any) -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "lists of unequal length": ([[1, 2, 3, 4], [1, 2]], "rows of equal length are needed; row 0 has 4 .* row 1 has 2"),
-    "a Series of unequal length": (Series([X[0], X[1, :2]], object), "equal length .* row 1 has 2"),
-    "a Series with a hole": (Series([X[0], None], object), "row 1 is not a vector as the others are: None"),
+    "lists of unequal length": ([[1, 2, 3, 4], [1, 2]], "rows must have equal length; row 0 has 4 .* row 1 has 2"),
+    "a Series of unequal length": (Series([X[0], X[1, :2]], object), "equal length; .* row 1 has 2"),
+    "a Series with a hole": (Series([X[0], None], object), "row 1 is not a vector like the others: None"),
     "a vector among matrices": ([X, X[0]], "row 1 is not a vector"),
     "a DataFrame with text": (Frame([[1, 2, 3, 4], [1, 2, 3, "x"]]), "numbers are needed, got 'x' in row 1"),
     "None": (None, "shape .n, dim. is needed, got None"),
@@ -311,7 +311,7 @@ REFUSED_IDS: dict[str, tuple[Any, str]] = {
     "a DataFrame": (Frame([[1], [2], [3]]), r"a flat sequence is needed, got shape \(3, 1\)"),
     "masked": (np.ma.masked_array([1, 2, 3], [False, True, False]), "masked"),
     "a set": ({4, 5, 6}, "a set has no order"),
-    "twice": (np.array([4, 4, 5], object), "4 comes more than once"),
+    "twice": (np.array([4, 4, 5], object), "4 occurs more than once"),
 }
 
 

@@ -36,9 +36,9 @@ def nested(depth: int) -> Any:
 CYCLE: list[Any] = []
 CYCLE.append(CYCLE)
 BAD: dict[str, tuple[Any, str]] = {
-    "a mapping": ({"a": 1}, "a sequence of mappings is needed, one a vector, got dict"),
-    "a string": ("ab", "a sequence of mappings is needed"),
-    "a number": (5, "a sequence of mappings is needed"),
+    "a mapping": ({"a": 1}, "a sequence of mappings, one per vector, is needed, got dict"),
+    "a string": ("ab", "a sequence of mappings, one per vector, is needed"),
+    "a number": (5, "a sequence of mappings, one per vector, is needed"),
     "too few": ([{}], "2 are needed, one per vector .*got 1"),
     "too many": ([{}] * 3, "got 3"),
     "a list": ([{}, [1]], r"a mapping \(or None\) is needed, got \[1\] at 1"),
@@ -50,8 +50,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "a decimal": ([{}, {"a": Decimal(1)}], "Decimal cannot be stored"),
     "a complex number": ([{}, {"a": 1j}], "complex"),
     "a date of NumPy": ([{}, {"a": np.datetime64("2026-01-01")}], "date"),
-    "a large int": ([{}, {"a": 2**64}], "int of 64 bits"),
-    "a small int": ([{}, {"a": -(2**63) - 1}], "int of 64 bits"),
+    "a large int": ([{}, {"a": 2**64}], "64-bit int"),
+    "a small int": ([{}, {"a": -(2**63) - 1}], "64-bit int"),
     "half a pair": ([{}, {"a": "\ud800"}], "surrogates"),
     "a name that is half a pair": ([{}, {"\ud800": 1}], "surrogates"),
     "a cycle": ([{}, {"a": CYCLE}], "recursion limit"),
@@ -167,7 +167,7 @@ def test_what_cannot_even_be_shown_is_refused_all_the_same(make: Callable[..., I
         with pytest.raises(PayloadError):
             index.add(np.zeros((1, DIM)), payloads=[payload])
     for use in (index.delete, index.get, index.payloads, lambda ids: index.ids({"$ids": ids})):
-        with pytest.raises(IdError, match="does not fit into 64 bits"):
+        with pytest.raises(IdError, match="does not fit into a signed 64-bit integer"):
             use([10**5000])
     with pytest.raises(ParameterError):
         Index(1, fields=[10**5000], keep_vectors=None)  # type: ignore[list-item]
