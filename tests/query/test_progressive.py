@@ -35,7 +35,7 @@ from .clustered import (
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", ["the data", "stored ones", "far away", "very far away"])
 def test_the_progressive_scan_loses_less_than_half_a_point(kind: str, metric: Metric) -> None:
-    index, queries = filled(metric), queries_like(kind, 400)
+    index, queries = filled(metric), queries_like(kind, 200)
     near = np.argpartition(exact(queries, data(), metric), 10, axis=1)[:, :10]
     found, whole = (index.search(queries, 10, progressive=how) for how in (True, False))
     assert_ordered(found)
@@ -112,7 +112,7 @@ def test_progressive_is_true_or_false(progressive: Any) -> None:
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", ["random directions", "near nothing"])
 def test_queries_unlike_the_data_lose_less_than_half_a_point(kind: str, metric: Metric) -> None:
-    index, queries = filled(metric), queries_like(kind, 400)
+    index, queries = filled(metric), queries_like(kind, 200)
     near = np.argpartition(exact(queries, data(), metric), 10, axis=1)[:, :10]
     found, whole = (index.search(queries, 10, progressive=how) for how in (True, False))
     assert shared(found, near).mean() >= shared(whole, near).mean() - 0.005

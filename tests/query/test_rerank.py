@@ -173,7 +173,7 @@ SIZES = [
 
 @pytest.mark.parametrize(("levels", "bits"), SIZES)
 def test_codes_of_every_size_and_number_of_levels(levels: int, bits: int) -> None:
-    n, dim = 500, 20
+    n, dim = 300, 20
     vectors, queries = clustered(n, 17, dim), clustered(6, 18, dim)
     encoder = make_encoder("lsq", bits=bits, levels=levels, refine=32, iterations=1).fit(vectors)
     assert encoder.code_size == -(-encoder.layout.code_bits // 8) <= -(-bits // 8)
