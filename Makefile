@@ -51,7 +51,7 @@ lint: $(VENV)/.installed $(VENV)/.installed-test
 
 # A file's tests stay together: some share what takes long to make.
 test: lint
-	$(PY) -m pytest -n auto --dist loadfile --ignore=tests/bench
+	OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile --ignore=tests/bench
 
 test-bench: $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-peers
 	LSQINDEX_PEERS=required $(PY) -m pytest -n auto --dist loadfile tests/bench
@@ -67,7 +67,8 @@ test-hosts: $(VENV)/.installed $(HOSTS)/.installed
 	$(HOSTS)/bin/python -m tests_hosts
 
 test-long: $(VENV)/.installed $(VENV)/.installed-test
-	LSQINDEX_LONG=1 $(PY) -m pytest tests/storage tests/write tests/query/test_filters.py tests/index/test_index_machine.py
+	LSQINDEX_LONG=1 $(PY) -m pytest tests/storage tests/write tests/compiled tests/index tests/query/test_filters.py \
+	  tests/subsets/test_paper_scores.py
 
 sanitize:
 	rm -rf build
