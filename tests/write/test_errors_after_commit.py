@@ -12,7 +12,6 @@ import pytest
 from lsqindex import Index, MultiIndex
 from lsqindex._storage import rewrite
 from lsqindex._storage.format.columns import CHUNK_ROWS
-from lsqindex._subsets import stored as subsets
 from lsqindex._subsets.multi_index import postings
 from lsqindex._subsets.multi_index.structure import MultiIndexStructure
 from lsqindex._write import add as loader
@@ -119,8 +118,9 @@ def test_upkeep_that_fails_after_a_commit_is_no_error_or_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Upkeep: listing rows, compacting a small file, training after a batch."""
-    with Index.create(tmp_path / "one.lsq", 4, encoder="kmeans", bits=4, train_size=300, keep_vectors=None) as index:
-        for step, (module, name) in enumerate([(subsets, "read"), (training, "fit"), (rewrite, "compact")]):
+    options: dict[str, Any] = {"encoder": "kmeans", "bits": 4, "train_size": 300, "keep_vectors": None}
+    with Index.create(tmp_path / "one.lsq", 4, subset="multi-index", **options) as index:
+        for step, (module, name) in enumerate([(MultiIndexStructure, "catch_up"), (training, "fit"), (rewrite, "compact")]):
             for error, told in ((StorageError("full"), ""), (OwnError(), "was committed")):
                 count, ids = len(index), np.arange(1000 * step, 1000 * step + 290) + 300 * bool(told)
 
