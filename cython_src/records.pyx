@@ -7,15 +7,28 @@ while a transaction holds their snapshot (_storage/format/columns.py).
 
 import numpy as np
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcmp, memcpy
 
 from column cimport column_of, lsq_column
 
 
 cdef extern from "checksum.h" nogil:
     uint64_t lsq_checksum(const uint8_t *p, uint64_t size, uint64_t seed)
+
+cdef extern from "header.h" nogil:
+    enum: LSQ_HEADER_SIZE
+    ctypedef struct lsq_header:
+        uint32_t count
+        uint64_t first
+        uint32_t width
+        uint32_t generation
+        uint64_t size
+        uint32_t head
+        uint32_t zero
+        uint64_t checksum
 
 cdef extern from "pages.h" nogil:
     enum: LSQ_META_SIZE
@@ -47,6 +60,59 @@ def checksum(const uint8_t[::1] data not None, uint64_t seed=0):
     with nogil:
         hash = lsq_checksum(p, size, seed)
     return hash
+
+
+def encode(bytes kind not None, uint32_t count, uint64_t first, uint32_t width, uint32_t generation, uint32_t head,
+           const uint8_t[::1] payload not None):
+    """The record of a payload, header first; see _storage/format/records.py."""
+    cdef uint64_t size = payload.shape[0]
+    cdef const uint8_t *body = &payload[0] if size else NULL
+    cdef bytes record = PyBytes_FromStringAndSize(NULL, LSQ_HEADER_SIZE + size)
+    cdef uint8_t *to = <uint8_t *>PyBytes_AS_STRING(record)
+    cdef lsq_header *header = <lsq_header *>to
+    if len(kind) != 1:
+        raise ValueError("encode: a kind is one letter")
+    memcpy(to, b"LSQ", 3)
+    to[3] = kind[0]
+    header.count, header.first, header.width, header.generation = count, first, width, generation
+    header.size, header.head, header.zero = size, head, 0
+    with nogil:
+        header.checksum = lsq_checksum(body, size, lsq_checksum(to, LSQ_HEADER_SIZE - 8, 0))
+        if size:
+            memcpy(to + LSQ_HEADER_SIZE, body, size)
+    return record
+
+
+def decode(const uint8_t[::1] value not None):
+    """(kind, count, first, width, generation, head) of a record; None where it is none, False where its checksum differs."""
+    cdef uint64_t size = value.shape[0], found
+    cdef const lsq_header *header
+    if size < LSQ_HEADER_SIZE:
+        return None
+    header = <const lsq_header *>&value[0]
+    if memcmp(&value[0], b"LSQ", 3) or header.zero or header.size != size - LSQ_HEADER_SIZE:
+        return None
+    with nogil:
+        found = lsq_checksum(&value[0] + LSQ_HEADER_SIZE, header.size, lsq_checksum(&value[0], LSQ_HEADER_SIZE - 8, 0))
+    if found != header.checksum:
+        return False
+    return (<const char *>&value[3])[:1], header.count, header.first, header.width, header.generation, header.head
+
+
+def peek(list values not None):
+    """(counts, checksums) of records as their headers tell them, not verified; the first that is too short for one."""
+    cdef int64_t i, n = len(values)
+    cdef const uint8_t[::1] value
+    counts, checksums = np.zeros(n, np.int64), np.zeros(n, np.uint64)
+    cdef int64_t[::1] to = counts
+    cdef uint64_t[::1] sums = checksums
+    for i in range(n):
+        value = values[i]
+        if value.shape[0] < LSQ_HEADER_SIZE:
+            return counts, checksums, i
+        to[i] = (<const lsq_header *>&value[0]).count
+        sums[i] = (<const lsq_header *>&value[0]).checksum
+    return counts, checksums, n
 
 
 def address(const uint8_t[::1] data not None):

@@ -15,7 +15,7 @@ become the part. 4,064 rows are 127 blocks of 32, and just fill whole pages wher
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -58,17 +58,17 @@ class Column:
     #: all rows of a record, so that these can be read alone, then those of the others. 0: not in blocks.
     head: int = 0
 
-    @property
+    @cached_property
     def blocked(self) -> bool:
         """Whether rows lie in blocks."""
         return self.head > 0
 
-    @property
+    @cached_property
     def listed(self) -> bool:
         """Whether rows are a list, not an array: they differ in size."""
         return not self.width
 
-    @property
+    @cached_property
     def what(self) -> str:
         """Its name in messages."""
         return self.db.decode()
@@ -112,13 +112,13 @@ class Column:
 
     def key(self, first: int) -> bytes:
         """The key of the record that begins with that row."""
-        return keys.row(self.prefix, first)
+        return self.prefix + first.to_bytes(4, "big")
 
     def fits(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether payloads of these sizes can be of so many rows each; never, for strings."""
         rows = (counts + BLOCK_ROWS - 1) // BLOCK_ROWS * BLOCK_ROWS if self.blocked else counts
         fit: NDArray[np.bool_] = (sizes == self.width * rows) & np.bool_(self.width > 0)
-        return fit | (sizes == 4 * rows) if self._ints else fit
+        return fit | (sizes == 4 * rows) if self.ints else fit
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -127,8 +127,9 @@ class Column:
         at, last = first, first + len(values)
         while at < last:
             begin, end = self._record(at, last)
-            old = self._take(writer, begin, at)
-            body = _join(old, values[at - first : end - first])
+            body = values[at - first : end - first]
+            if begin < at:
+                body = _join(self._take(writer, begin, at), body)
             writer.put(self.db, self.key(begin), self.encode(begin, body))
             at = end
 
@@ -177,21 +178,23 @@ class Column:
         if kept:
             self.append(writer, start, _join(kept[:-1], kept[-1]))
 
-    @property
-    def _ints(self) -> bool:
+    @cached_property
+    def ints(self) -> bool:
+        """Whether rows are int ids, which are stored in four bytes each where they fit."""
         return self.kind == records.IDS and self.width > 0
 
     def encode(self, first: int, values: Values) -> bytes:
         """The record of rows from ``first`` on."""
-        header = records.Header(self.kind, len(values), first, self.width, self.generation, self.head)
+        width = self.width
         if self.listed:
-            return records.encode(header, self._packed(values))
-        if self._ints:
+            payload = self._packed(values)
+        elif self.ints:
             # Most ids are small: four bytes do.
-            small = int(values.min()) >= 0 and int(values.max()) < 1 << 32
-            narrow = values.astype("<u4" if small else "<i8")
-            return records.encode(replace(header, width=narrow.itemsize), narrow)
-        return records.encode(header, to_blocks(values, self.head) if self.blocked else np.ascontiguousarray(values))
+            width = 4 if int(values.min()) >= 0 and int(values.max()) < 1 << 32 else 8
+            payload = values.astype("<u4" if width == 4 else "<i8").view(np.uint8)
+        else:
+            payload = to_blocks(values, self.head) if self.blocked else np.ascontiguousarray(values).reshape(-1)
+        return _records.encode(self.kind, len(values), first, width, self.generation, self.head, payload)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -200,7 +203,7 @@ class Column:
         count, payload = self.check(value, first)
         if self.listed:
             return self.unpacked(payload, count)
-        if self._ints:
+        if self.ints:
             return np.frombuffer(payload, "<u4" if len(payload) == 4 * count else "<i8").astype(np.int64)
         if self.blocked:
             return from_blocks(payload, count, self.width, self.head)
@@ -208,21 +211,41 @@ class Column:
 
     def check(self, value: Any, first: int) -> tuple[int, memoryview]:
         """The row count and the payload of a record whose every size has been checked."""
+        found = None if value is None else _records.decode(value)
+        if not found:
+            raise self._damage(value, first)
+        kind, count, at, width, generation, head = found
+        start, end = self.part(first)
+        fits = width == self.width or (self.ints and width == 4)
+        if (
+            (kind, at, generation, head) != (self.kind, first, self.generation, self.head)
+            or not fits
+            or not 1 <= count <= end - first
+            or (first - start) % self.piece_rows
+        ):
+            raise DamagedError(
+                f"{self.what} from row {first} on: the record is another one ({records.Header(*found)}); "
+                f"{records.REMEDY}"
+            )
+        payload = memoryview(value)[records.HEADER_SIZE :]
+        if self.listed:
+            self._check_list(payload, count, f"{self.what} from row {first} on")
+        elif len(payload) != width * (_round_up(count) if self.blocked else count):
+            raise DamagedError(
+                f"{self.what} from row {first} on: {len(payload)} bytes for {count} rows; {records.REMEDY}"
+            )
+        return count, payload
+
+    def _damage(self, value: Any, first: int) -> DamagedError:
+        """The error for a record that is missing, or none."""
         what = f"{self.what} from row {first} on"
         if value is None:
-            raise DamagedError(f"{what}: missing; {records.REMEDY}")
-        header, payload = records.decode(value, what)
-        start, end = self.part(first)
-        count = header.count
-        width = header.width if self._ints and header.width == 4 else self.width
-        wanted = records.Header(self.kind, count, first, width, self.generation, self.head)
-        if header != wanted or not 1 <= count <= end - first or (first - start) % self.piece_rows:
-            raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
-        if self.listed:
-            self._check_list(payload, count, what)
-        elif len(payload) != width * (_round_up(count) if self.blocked else count):
-            raise DamagedError(f"{what}: {len(payload)} bytes for {count} rows; {records.REMEDY}")
-        return count, payload
+            return DamagedError(f"{what}: missing; {records.REMEDY}")
+        try:
+            records.decode(value, what)
+        except DamagedError as error:
+            return error
+        return DamagedError(f"{what}: the record is another one; {records.REMEDY}")
 
     # -- rows that differ in size: string ids here, others in payload_columns.py ----------------
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
+from ..._compiled import records as _records
 from ...errors import DamagedError, NewerFormatError, NotAnIndexError
 from . import kept, keys, records
 
@@ -232,9 +233,9 @@ def _training(record: bytes) -> Training:
     return Training.from_record(record)
 
 
-def pack(values: Mapping[str, Any]) -> bytes:
+def pack(values: dict[str, Any]) -> bytes:
     """A mapping as a record."""
-    return records.encode(records.Header(records.META, count=len(values)), msgpack.packb(dict(values)))
+    return _records.encode(records.META, len(values), 0, 0, 0, 0, msgpack.packb(values))
 
 
 def unpack(value: Any, what: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class PayloadColumn(Column):
 class FieldColumn(Column):
     """The values of a field, each as its msgpack; no bytes where a row does not have it."""
 
-    @property
+    @cached_property
     def what(self) -> str:
         """Its name in messages."""
         return f"field {keys.field_of(self.prefix)}"

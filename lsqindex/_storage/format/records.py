@@ -19,16 +19,13 @@ A record tells what it is and where it belongs: one that LMDB finds under a wron
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any
 
-from ..._compiled.records import checksum
+from ..._compiled import records as _records
 from ...errors import DamagedError
 
 HEADER_SIZE = 48
-_HEADER = struct.Struct("<3scIQIIQII")
-_CHECKSUM = struct.Struct("<Q")
 
 #: Kinds: meta (msgpack), codes, ids, sorted rows, vectors, deleted rows, posting lists, payloads, values of a field.
 META, CODES, IDS, SORTED, VECTORS, DELETED, POSTINGS = b"m", b"c", b"i", b"s", b"v", b"d", b"p"
@@ -55,10 +52,9 @@ def encode(header: Header, payload: Any) -> bytes:
     (56, 7)
     """
     body = memoryview(payload).cast("B")
-    head = _HEADER.pack(
-        b"LSQ", header.kind, header.count, header.first, header.width, header.generation, len(body), header.head, 0
+    return _records.encode(
+        header.kind, header.count, header.first, header.width, header.generation, header.head, body
     )
-    return b"".join((head, _CHECKSUM.pack(checksum(body, checksum(head))), body))
 
 
 def decode(value: Any, what: str) -> tuple[Header, memoryview]:
@@ -67,24 +63,21 @@ def decode(value: Any, what: str) -> tuple[Header, memoryview]:
     The payload is a view of ``value``: it lives as long as the transaction that gave it.
     """
     data = memoryview(value)
+    found = _records.decode(data)
+    if found:
+        return Header(*found), data[HEADER_SIZE:]
+    if found is False:
+        raise DamagedError(f"{what}: the checksum differs, bytes have changed on disk; {REMEDY}")
     if len(data) < HEADER_SIZE:
         raise DamagedError(f"{what}: {len(data)} bytes are no record; {REMEDY}")
-    head = data[: _HEADER.size]
-    magic, kind, count, first, width, generation, size, apart, zero = _HEADER.unpack(head)
-    if magic != b"LSQ" or zero or size != len(data) - HEADER_SIZE:
-        raise DamagedError(f"{what}: not a record of an index; {REMEDY}")
-    payload = data[HEADER_SIZE:]
-    (stored,) = _CHECKSUM.unpack(data[_HEADER.size : HEADER_SIZE])
-    if checksum(payload, checksum(head)) != stored:
-        raise DamagedError(f"{what}: the checksum differs, bytes have changed on disk; {REMEDY}")
-    return Header(kind, count, first, width, generation, apart), payload
+    raise DamagedError(f"{what}: not a record of an index; {REMEDY}")
 
 
 def peek(value: Any, what: str) -> tuple[int, int]:
     """(count, checksum) as the header tells them, not verified."""
     if len(value) < HEADER_SIZE:
         raise DamagedError(f"{what}: {len(value)} bytes are no record; {REMEDY}")
-    return int.from_bytes(value[4:8], "little"), int.from_bytes(value[_HEADER.size : HEADER_SIZE], "little")
+    return int.from_bytes(value[4:8], "little"), int.from_bytes(value[40:HEADER_SIZE], "little")
 
 
 REMEDY = "restore the file from a copy (save(path) makes one), or build it anew"

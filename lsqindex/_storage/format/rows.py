@@ -111,7 +111,7 @@ class Rows:
         self.touch(rows)
         arrays = (self.starts, self.counts, self.addresses, rows)
         try:
-            if self.column._ints:
+            if self.column.ints:
                 return _records.gather_ints(*arrays)
             if self.column.width:
                 return _records.gather(*arrays, self.column.width, self.column.head)
@@ -162,12 +162,12 @@ def _look_up(column: Column, source: Reader | Writer, old: _Known) -> _Known:
     keep, state = old.settled, source.state
     names, values = _entries(column, source, old.settled_rows)
     addresses, sizes = _records.places(values)
-    firsts = np.array([keys.row_of(name) for name in names], np.int64)
+    firsts = np.frombuffer(b"".join([name[-4:] for name in names]), ">u4").astype(np.int64)
     begins, ends = column.parts(firsts)
     counts, checksums = ends - begins, np.zeros(len(firsts), np.uint64)
     full = (firsts == begins) & (counts > column.piece_rows) & column.fits(sizes - records.HEADER_SIZE, counts)
-    for i in np.flatnonzero(~full).tolist():
-        counts[i], checksums[i] = _measure(column, values[i], int(firsts[i]))
+    pieces = np.flatnonzero(~full)
+    counts[pieces], checksums[pieces] = _measure(column, [values[i] for i in pieces.tolist()], firsts[pieces], sizes[pieces])
     seen = np.minimum(counts, state.rows - firsts)
     before = np.concatenate([[old.settled_rows], firsts + seen])[:-1]
     wrong = (
@@ -225,13 +225,22 @@ def _entries(column: Column, source: Reader | Writer, row: int) -> tuple[list[by
     return names, values
 
 
-def _measure(column: Column, value: Any, first: int) -> tuple[int, int]:
-    """How many rows a record that is no full part holds, and its checksum."""
-    count, checksum = records.peek(value, column.what)
-    size = len(value) - records.HEADER_SIZE
-    if column.width and not bool(column.fits(np.array([size]), np.array([count]))[0]):
-        raise DamagedError(f"{column.what} from row {first} on: {size} bytes for {count} rows; {records.REMEDY}")
-    return count, checksum
+def _measure(
+    column: Column, values: list[Any], firsts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """How many rows records that are no full parts hold, and their checksums."""
+    counts, checksums, seen = _records.peek(values)
+    if seen < len(values):
+        records.decode(values[seen], column.what)  # which says what is wrong
+    if column.width:
+        sizes = sizes - records.HEADER_SIZE
+        wrong = ~column.fits(sizes, counts)
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise DamagedError(
+                f"{column.what} from row {firsts[i]} on: {sizes[i]} bytes for {counts[i]} rows; {records.REMEDY}"
+            )
+    return counts, checksums
 
 
 _NOTHING = _Known(
