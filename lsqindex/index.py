@@ -18,9 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._compiled.gate import Block
 from ._inputs.filters import read_filter
-from ._inputs.ids import Ids, check_once, is_one, once, read_ids
+from ._inputs.ids import is_one, read_ids
 from ._inputs.options import Path, check_wait, file_path, fill, make_options, new_path, thread_count
-from ._inputs.payloads import read_payloads
 from ._inputs.vectors import as_array, open_rows, read_rows
 from ._query import search as searcher
 from ._query import snapshot
@@ -28,7 +27,6 @@ from ._query.query import Asked, Ranking, Request, Strategy
 from ._query.stored import found_payloads, payloads_of, unsound, unsound_payloads, vectors_of
 from ._storage import check, rewrite
 from ._storage.format import kept, keys
-from ._storage.format.columns import RowNumbers
 from ._storage.format.meta import Options
 from ._storage.format.records import REMEDY
 from ._storage.lmdb import files, growth
@@ -39,7 +37,7 @@ from ._storage.lmdb.locks import Wait, Writing, check_outside, take_turn
 from ._storage.lmdb.reader import Reader, Reading
 from ._storage.lmdb.registry import Lease, close_env, open_env
 from ._storage.lmdb.writer import Writer
-from ._storage.store import NewRows, Store
+from ._storage.store import Store
 from ._subsets import stored as subsets
 from ._subsets.base import Structure
 from ._subsets.multi_index.structure import MultiIndexStructure
@@ -48,7 +46,8 @@ from ._subsets.stored import SubsetLike, check_subset
 from ._write import add as loader
 from ._write import retraining, training
 from ._write.batch import Batch
-from ._write.delete import delete
+from ._write.delete import delete, read_deletion
+from ._write.payloads import PayloadChange
 from .encoders import Encoder, make_encoder
 from .encoders import coder as coders
 from .encoders.base import Metric, check_bool
@@ -56,7 +55,6 @@ from .encoders.base import Progress as FitProgress
 from .encoders.coder import Coder
 from .errors import (
     ClosedError,
-    Committed,
     DamagedError,
     IdError,
     IndexExistsError,
@@ -64,9 +62,6 @@ from .errors import (
     ParameterError,
     ReadOnlyError,
     ReplacedError,
-    UnknownIdError,
-    VectorError,
-    add_note,
 )
 from .results import Explanation, Matches
 
@@ -314,7 +309,7 @@ class Index:
         names = read_ids(ids, self._options.ids)
         with self._reader() as reader:
             store = Store(reader, self._options)
-            vectors = vectors_of(store, self._coder(reader), _known_rows(store, names))
+            vectors = vectors_of(store, self._coder(reader), store.known_rows(names))
         return vectors[0] if is_one(ids) else vectors
 
     def payloads(self, ids: Any) -> Any:
@@ -330,7 +325,7 @@ class Index:
         names = read_ids(ids, self._options.ids)
         with self._reader() as reader:
             store = Store(reader, self._options)
-            found = payloads_of(store, _known_rows(store, names))
+            found = payloads_of(store, store.known_rows(names))
         return found[0] if is_one(ids) else found
 
     def stats(self) -> dict[str, Any]:
@@ -516,85 +511,22 @@ class Index:
                     "ids and payloads: with an iterator they come with its batches, as pairs (vectors, ids) or triples "
                     "(vectors, ids, payloads)"
                 )
-            return self._add_batches(vectors, upsert, report, training_progress, threads)
-        addition = self._addition(vectors, ids, payloads, upsert, threads)
-        with self._reader() as reader:
-            coder = self._coder(reader)
-        # Encoding comes before the lock: while one writes, others encode.
-        ahead = loader.Encoded(addition, coder)
+            own = partial(self.add, upsert=upsert, threads=threads, training_progress=training_progress)
+            return loader.add_batches(own, vectors, self._options.ids, report)
+        options = self._options
+        addition = loader.Addition(options, vectors, ids, payloads, upsert=upsert, threads=threads)
+        addition.encode_ahead(coder := self._last_coder())
         with self._writer(addition.bytes(coder)) as writer:
-            if addition.options != self._options:
+            if options is not self._options and options != self._options:
                 raise ReplacedError(f"{self._path}: was replaced by another index meanwhile; nothing was added")
-            names = loader.add(writer, addition, self._coder(writer), ahead, report, training_progress)
-            rewrite.tidy_small(writer, self._options, self._copied_subset)
+            names = loader.add(writer, addition, self._coder(writer), report, training_progress)
+            self._tidy(writer)
             return names
 
-    def _addition(self, vectors: Any, ids: Any, payloads: Any, upsert: bool, threads: int | None) -> loader.Addition:
-        """Vectors, ids and payloads, checked as far as that is possible without reading the vectors."""
-        rows = open_rows(vectors, self.dim)
-        n, options, upsert = rows.shape[0], self._options, check_bool("upsert", upsert)
-        packed = None if payloads is None else read_payloads(payloads, n, options.fields)
-        return loader.Addition(rows, self._names(ids, n), options, upsert, thread_count(threads), packed)
-
-    def _add_batches(
-        self,
-        batches: Iterator[Any],
-        upsert: bool,
-        report: loader.Progress,
-        training_progress: FitProgress | None,
-        threads: int | None,
-    ) -> Any:
-        given: list[Any] = []
-        done = 0
-        try:
-            for number, batch in enumerate(batches):
-                parts = batch if isinstance(batch, tuple) and len(batch) in (2, 3) else (batch,)
-                rows = as_array(parts[0], what=f"vectors of batch {number}")
-                if len(rows.shape) < 2 and rows.shape != (0,):
-                    one = "a tuple whose first element is one row" if len(parts) > 1 else "one row"
-                    raise VectorError(
-                        f"vectors of batch {number}: an iterator must give batches of shape (n, dim), and this is "
-                        f"{one}; a batch is a list or an array of rows, or a tuple (vectors, ids) or (vectors, ids, "
-                        "payloads)"
-                    )
-                own = self.add(rows, *parts[1:], upsert=upsert, threads=threads, training_progress=training_progress)
-                given.append(own)
-                done += len(own)
-                report(done, None)
-        except BaseException as error:
-            if done:
-                add_note(error, f"add(): the first {done} vectors were added before this, and stay in the index")
-            raise
-        if self._options.ids == "str":
-            return [name for names in given for name in names]
-        return np.concatenate([np.empty(0, np.int64), *given])
-
-    def _names(self, ids: Any, n: int) -> Ids | None:
-        if ids is None:
-            if self._options.ids == "str":
-                raise IdError("ids: this index has string ids, which cannot be made up; pass one for each vector")
-            return None
-        names = read_ids(ids, self._options.ids, n=n, ordered=True)
-        check_once(names)
-        return names
-
-    def _train_if_due(self, writer: Writer, added: int) -> None:
-        """After a batch of ``added`` rows: train if there are enough vectors now, or again if they have changed.
-
-        If that fails, the next add tries again.
-        """
-        with Committed("the batch was committed"):
-            writer.begin()
-            coder = self._coder(writer)
-            if not coder.trained:
-                if writer.state.count >= self._options.train_size:
-                    retraining.train(writer, self._options, coder, thread_count(None))
-                return
-            review = retraining.review_due(writer)
-            writer.abort()
-            if review:
-                retraining.review(writer, self._options, coder)
-            retraining.catch_up(writer, self._options, coder, thread_count(None), added)
+    def _tidy(self, writer: Writer) -> None:
+        """After a change was committed: compact a small file that has become half empty."""
+        if writer.moved_rows:
+            rewrite.tidy_small(writer, self._options, self._copied_subset)
 
     def delete(self, ids: Any) -> int:
         """Delete what there is of ``ids``, or all that a filter over payloads lets through; how many there were.
@@ -606,11 +538,11 @@ class Index:
         >>> index.delete({"lang": {"$exists": True}}), index.delete([7])
         (2, 0)
         """
-        allowed = self._allowed(ids) if isinstance(ids, Mapping) else once(read_ids(ids, self._options.ids, known=True))
+        asked = read_deletion(ids, self._options.ids)
         with self._writer() as writer:
-            deleted = delete(writer, self._options, allowed)
+            deleted = delete(writer, self._options, asked)
             writer.commit()
-            rewrite.tidy_small(writer, self._options, self._copied_subset)
+            self._tidy(writer)
             return deleted
 
     def set_payloads(self, ids: Any, payloads: Any) -> None:
@@ -624,27 +556,11 @@ class Index:
         >>> index.search([2], k=1, with_payloads=True).payloads
         [{'lang': 'vi'}]
         """
-        change = self._payload_change(ids, payloads)
+        change = PayloadChange(self._options, ids, payloads)
         with self._writer() as writer:
-            change(writer)
+            change.write(writer)
             writer.commit()
-            rewrite.tidy_small(writer, self._options, self._copied_subset)
-
-    def _payload_change(self, ids: Any, payloads: Any, *, nested: bool = False) -> Callable[[Writer], None]:
-        """Other payloads, checked as far as that is possible without the index; what writes them."""
-        names = read_ids(ids, self._options.ids, ordered=True)
-        check_once(names)
-        one = is_one(ids) and (payloads is None or isinstance(payloads, Mapping))
-        packed = read_payloads([payloads] if one else payloads, len(names), self._options.fields)
-
-        def change(writer: Writer) -> None:
-            store = Store(writer, self._options)
-            rows = _known_rows(store, names)
-            vectors = store.vectors().gather(rows) if self._options.keep_vectors else None
-            again = NewRows(names, store.codes().gather(rows), vectors, packed)
-            loader.insert(writer, again, self._options, upsert=True, nested=nested)
-
-        return change
+            self._tidy(writer)
 
     def batch(self) -> Batch:
         """Several adds and deletes as one transaction: all of them, or, after an exception, none.
@@ -657,7 +573,7 @@ class Index:
         >>> index.ids()
         array([6])
         """
-        return Batch(self)
+        return Batch(partial(self._begin_writing, 0), lambda writer: (self._options, self._coder(writer)), self._tidy)
 
     def train(
         self, vectors: ArrayLike | None = None, *, progress: FitProgress | None = None, threads: int | None = None
@@ -945,6 +861,14 @@ class Index:
             known = self._coder_known = (key, self._read_coder(reader))
         return known[1]
 
+    def _last_coder(self) -> Coder:
+        """The coder of the snapshot that was seen last; a later one may have another."""
+        if self._coder_known is not None:
+            self._live()
+            return self._coder_known[1]
+        with self._reader() as reader:
+            return self._coder(reader)
+
     def _read_coder(self, reader: Reader | Writer) -> Coder:
         state = reader.state
         return coders.read_coder(_encoder_record(reader), self.dim, self.metric, state.code_size, state.head)
@@ -962,16 +886,6 @@ def _encoder_record(reader: Reader | Writer) -> Any:
     if value is None:
         raise DamagedError(f"{reader.env.path}: the encoder is missing; {REMEDY}")
     return value
-
-
-def _known_rows(store: Store, names: Ids) -> RowNumbers:
-    """The rows of ids; UnknownIdError where there is none."""
-    rows = store.rows_of(names)
-    if (rows < 0).any():
-        missing = names[int(np.argmax(rows < 0))]
-        missing = missing if isinstance(missing, str) else int(missing)
-        raise UnknownIdError(f"id {missing!r} is not in the index ({int((rows < 0).sum())} of {len(names)} are not)")
-    return rows.astype(np.uint32)
 
 
 def _unpickle(path: str, read_only: bool, wait: Wait) -> Index:

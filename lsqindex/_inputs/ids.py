@@ -56,6 +56,15 @@ def check_once(ids: Ids) -> None:
         raise DuplicateIdError(f"ids: {twice[0]!r} occurs more than once in this call; pass each id once")
 
 
+def new_ids(ids: Any, kind: str, n: int | None = None) -> Ids:
+    """Ids for ``n`` vectors, each once; None names none, which only an index with int ids can give itself."""
+    if ids is None:
+        raise IdError("ids: this index has string ids, which cannot be made up; pass one for each vector")
+    names = read_ids(ids, kind, n=n, ordered=True)
+    check_once(names)
+    return names
+
+
 def once(ids: Ids) -> Ids:
     """``ids`` without repetitions."""
     return np.unique(ids) if isinstance(ids, np.ndarray) else sorted(set(ids))

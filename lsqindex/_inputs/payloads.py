@@ -26,6 +26,10 @@ class _Missing:
 
 MISSING = _Missing()
 
+#: Values of these types are read as they were written; of others, mappings with lists as names for example, not all can
+#: be read at all.
+_FLAT = frozenset((str, int, float, bool, bytes, type(None)))
+
 
 def read_payloads(payloads: Any, n: int, fields: tuple[str, ...]) -> PackedPayloads:
     """``n`` payloads, and their values of ``fields``, packed; PayloadError where one cannot be stored.
@@ -46,8 +50,6 @@ def read_payloads(payloads: Any, n: int, fields: tuple[str, ...]) -> PackedPaylo
     if len(given) != n:
         raise PayloadError(f"payloads: {n} are needed, one per vector (None for no payload), got {len(given)}")
     packed = [_packed(payload, at) for at, payload in enumerate(given)]
-    if not fields:
-        return [[own for own, _ in packed]]
     # The values are those that are stored, whatever else a mapping answers.
     return [[own for own, _ in packed], *([_value(stored, name) for _, stored in packed] for name in fields)]
 
@@ -98,15 +100,18 @@ def _packed(payload: Any, at: int) -> tuple[bytes, Payload | None]:
         return b"", None
     if not isinstance(payload, Mapping):
         raise PayloadError(f"payloads: a mapping (or None) is needed, got {shown(payload)} at {at}")
-    for name in payload:
+    plain = dict(payload)
+    for name in plain:
         if not isinstance(name, str):
             raise PayloadError(f"payloads: names must be strings, got {shown(name)} at {at}")
-    packed = _pack(dict(payload), f"payloads: at {at}")
+    packed = _pack(plain, f"payloads: at {at}")
     if len(packed) > MAX_PAYLOAD_BYTES:
         raise PayloadError(
             f"payloads: {len(packed):,} bytes at {at}, but a payload has at most {MAX_PAYLOAD_BYTES:,}; store the data "
             "elsewhere and its location here"
         )
+    if _FLAT.issuperset(map(type, plain.values())):
+        return packed, plain  # it can be read as it was written
     try:
         return packed, unpack(packed)
     except DamagedError as error:

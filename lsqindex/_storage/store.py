@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DamagedError, DuplicateIdError, NoVectorsError, ParameterError, ReadOnlyError
+from ..errors import DamagedError, DuplicateIdError, NoVectorsError, ParameterError, ReadOnlyError, UnknownIdError
 from .format import deleted, keys, sorted_ids
 from .format.columns import CHUNK_ROWS, Bytes, Column, RowNumbers, codes_column, codes_of, ids_column, vectors_column
 from .format.meta import MAX_ROWS, Options, State
@@ -114,6 +114,15 @@ class Store:
     def rows_of(self, ids: Ids) -> NDArray[np.int64]:
         """The row of each id; -1 where the index does not hold it."""
         return SortedIds(self.source, self.ids()).rows(ids)
+
+    def known_rows(self, ids: Ids) -> RowNumbers:
+        """The row of each id; UnknownIdError where there is none."""
+        rows = self.rows_of(ids)
+        if (rows < 0).any():
+            missing = ids[int(np.argmax(rows < 0))]
+            missing = missing if isinstance(missing, str) else int(missing)
+            raise UnknownIdError(f"id {missing!r} is not in the index ({int((rows < 0).sum())} of {len(ids)} are not)")
+        return rows.astype(np.uint32)
 
     def ids_of(self, rows: RowNumbers) -> Ids:
         """The id of each row."""

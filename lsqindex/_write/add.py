@@ -7,27 +7,30 @@ index as it was and removes what was left behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._inputs.ids import Ids
-from .._inputs.vectors import Vectors, blocks, read_rows
+from .._inputs.ids import Ids, new_ids
+from .._inputs.options import thread_count
+from .._inputs.payloads import read_payloads
+from .._inputs.vectors import BLOCK_ROWS, Vectors, as_array, blocks, open_rows, read_rows
 from .._query.stored import Joined, StoredVectors
+from .._storage.format import keys
 from .._storage.format.columns import CHUNK_ROWS, Column, rows_within
 from .._storage.format.kept import to_bytes, width
 from .._storage.format.meta import Options, Training
 from .._storage.format.upgrade import upgrade
 from .._storage.lmdb.writer import COMMIT_BYTES, Writer
-from .._storage.store import LAST_AUTO_ID, NewRows, PackedPayloads, Store
+from .._storage.store import LAST_AUTO_ID, NewRows, Store
 from .._subsets import stored as subsets
 from ..encoders.base import Progress as FitProgress
+from ..encoders.base import check_bool
 from ..encoders.coder import Coder
-from ..errors import Committed, IdError
+from ..errors import Committed, IdError, VectorError, add_note
 from . import retraining
 from .training import choose_tables, discard, recode, switch, write_codes
 
@@ -38,23 +41,34 @@ Progress = Callable[[int, int | None], None]
 _SETTLED_ROWS = 4 * CHUNK_ROWS
 
 
-@dataclass
 class Addition:
-    """Vectors to be added, opened but not read; ``ids`` None: the next numbers."""
+    """Vectors to be added, with ids (None: the next numbers) and payloads: checked, but the vectors not read yet.
 
-    rows: Any
-    ids: Ids | None
-    options: Options
-    upsert: bool = False
-    threads: int = 1
-    payloads: PackedPayloads | None = None
+    What is not too large is encoded before the writer's turn comes: while one writes, others encode.
+    """
+
+    def __init__(
+        self, options: Options, vectors: Any, ids: Any, payloads: Any, *, upsert: bool, threads: int | None
+    ) -> None:
+        self.options, self.rows = options, open_rows(vectors, options.dim)
+        n = int(self.rows.shape[0])
+        self.upsert = upsert if upsert is False else check_bool("upsert", upsert)
+        self.threads = 1 if threads is None and n <= BLOCK_ROWS else thread_count(threads)
+        self.payloads = None if payloads is None else read_payloads(payloads, n, options.fields)
+        self.ids = None if ids is None and options.ids == "int" else new_ids(ids, options.ids, n)
+        self._ahead: tuple[Coder | None, Any] = (None, None)
+
+    def encode_ahead(self, coder: Coder) -> None:
+        """Encode now what :func:`add` will need if the coder is still the same then."""
+        if not self.large(coder):
+            self._ahead = coder, self.encoded(coder)
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
 
     def bytes(self, coder: Coder) -> int:
         """About how much they take in the file."""
-        packed = sum(len(payload) for column in self.payloads or () for payload in column)
+        packed = 0 if self.payloads is None else sum(len(payload) for column in self.payloads for payload in column)
         return len(self) * row_bytes(coder, self.options) + packed
 
     def large(self, coder: Coder) -> bool:
@@ -68,7 +82,9 @@ class Addition:
         return NewRows(ids[first:end], codes, vectors, payloads)
 
     def encoded(self, coder: Coder, first: int = 0, end: int | None = None) -> tuple[NDArray[np.uint8], Any]:
-        """Codes, and vectors as they are kept, of some of them."""
+        """Codes, and vectors as they are kept, of some of them, or of all."""
+        if end is None and self._ahead[0] is coder:
+            return self._ahead[1]  # type: ignore[no-any-return]
         block = read_rows(self.rows, slice(first, end), first=first)
         return coder.encode(block, self.threads), kept(block, self.options.keep_vectors, first)
 
@@ -86,23 +102,10 @@ class Addition:
             kept(block, self.options.keep_vectors, first)
 
 
-class Encoded:
-    """An addition encoded ahead of its turn, while another may be writing."""
-
-    def __init__(self, addition: Addition, coder: Coder) -> None:
-        self._coder = coder
-        self._rows = None if addition.large(coder) else addition.encoded(coder)
-
-    def by(self, coder: Coder) -> tuple[NDArray[np.uint8], Any] | None:
-        """The codes, if they are by this coder."""
-        return self._rows if coder is self._coder else None
-
-
 def add(
     writer: Writer,
     addition: Addition,
     coder: Coder,
-    ahead: Encoded,
     report: Progress,
     training_progress: FitProgress | None = None,
 ) -> Ids:
@@ -123,10 +126,11 @@ def add(
             Store(writer, options).refuse_known(ids)
         review = _add_large(writer, addition, ids, old, coder, training, report)
     else:
-        codes, vectors = ahead.by(coder) or addition.encoded(coder)
+        codes, vectors = addition.encoded(coder)
         if due:
             recode(writer, options, old, coder, addition.threads, writer.state.count + len(addition), training)
-        choose_tables(writer, coder, len(addition))
+        if writer.get(keys.META, keys.SUBSET) is not None:
+            choose_tables(writer, coder, len(addition))
         insert(writer, addition.new_rows(ids, codes, vectors), options, upsert=addition.upsert)
         review = retraining.review_due(writer)
         report(len(addition), len(addition))  # before the commit: if it raises, nothing was added
@@ -160,7 +164,8 @@ def insert(writer: Writer, rows: NewRows, options: Options, *, upsert: bool, nes
 
 def _insert(options: Options, rows: NewRows, upsert: bool, writer: Writer) -> None:
     gone = Store(writer, options).insert(rows, upsert=upsert)
-    subsets.follow(writer, len(rows), gone)
+    if writer.get(keys.META, keys.SUBSET) is not None:
+        subsets.follow(writer, len(rows), gone)
 
 
 def _add_large(
@@ -222,3 +227,31 @@ def row_bytes(coder: Coder, options: Options) -> int:
 def kept(vectors: Vectors, layout: str | None, first: int = 0) -> NDArray[np.uint8] | None:
     """Vectors as they are kept, as bytes; None where they are not."""
     return None if layout is None else to_bytes(vectors, layout, first)
+
+
+def add_batches(add: Callable[..., Ids], batches: Iterator[Any], kind: str, report: Progress) -> Ids:
+    """Add the batches of an iterator, each by ``add(vectors, …)``, a transaction of its own; all ids."""
+    given: list[Any] = []
+    done = 0
+    try:
+        for number, batch in enumerate(batches):
+            parts = batch if isinstance(batch, tuple) and len(batch) in (2, 3) else (batch,)
+            rows = as_array(parts[0], what=f"vectors of batch {number}")
+            if len(rows.shape) < 2 and rows.shape != (0,):
+                one = "a tuple whose first element is one row" if len(parts) > 1 else "one row"
+                raise VectorError(
+                    f"vectors of batch {number}: an iterator must give batches of shape (n, dim), and this is "
+                    f"{one}; a batch is a list or an array of rows, or a tuple (vectors, ids) or (vectors, ids, "
+                    "payloads)"
+                )
+            own = add(rows, *parts[1:])
+            given.append(own)
+            done += len(own)
+            report(done, None)
+    except BaseException as error:
+        if done:
+            add_note(error, f"add(): the first {done} vectors were added before this, and stay in the index")
+        raise
+    if kind == "str":
+        return [name for names in given for name in names]
+    return np.concatenate([np.empty(0, np.int64), *given])

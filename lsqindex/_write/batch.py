@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import lmdb
 from numpy.typing import ArrayLike
 
 from .._compiled.gate import Block
-from .._inputs.ids import once, read_ids
+from .._storage.format.meta import Options
 from .._storage.lmdb.errors import lmdb_errors
 from .._storage.lmdb.writer import Writer
+from ..encoders.coder import Coder
 from ..errors import BusyError, ClosedError, ForkedError
 from . import add as loader
-from .delete import delete
+from . import retraining
+from .delete import delete, read_deletion
+from .payloads import PayloadChange
 from .training import choose_tables
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from ..index import Index
 
 
 class Batch(Block["Batch"]):
@@ -42,15 +43,20 @@ class Batch(Block["Batch"]):
     array([6])
     """
 
-    def __init__(self, index: Index) -> None:
+    def __init__(
+        self,
+        begin: Callable[[Block[Any]], Writer],
+        opened: Callable[[Writer], tuple[Options, Coder]],
+        tidy: Callable[[Writer], None],
+    ) -> None:
         super().__init__()
-        self._index = index
+        self._begin_writing, self._opened, self._tidy = begin, opened, tidy
         self._writer: Writer | None = None
         self._owner = (0, 0)
 
     def _begin(self) -> Self:
         self._owner = (os.getpid(), threading.get_ident())
-        self._writer = self._index._begin_writing(0, self)
+        self._writer = self._begin_writing(self)
         return self
 
     def add(
@@ -79,10 +85,10 @@ class Batch(Block["Batch"]):
         LsqIndexError
             As in :meth:`Index.add`. The batch then continues without this call.
         """
-        writer, index = self._open(), self._index
-        addition = index._addition(vectors, ids, payloads, upsert, threads)
+        writer = self._open()
+        options, coder = self._opened(writer)
+        addition = loader.Addition(options, vectors, ids, payloads, upsert=upsert, threads=threads)
         names = addition.named(writer.state.next_id)
-        coder = index._coder(writer)
         rows = addition.new_rows(names, *addition.encoded(coder))
         choose_tables(writer, coder, len(rows))
         loader.insert(writer, rows, addition.options, upsert=upsert, nested=True)
@@ -101,9 +107,9 @@ class Batch(Block["Batch"]):
         int
             How many vectors were deleted.
         """
-        writer, index, options = self._open(), self._index, self._index._options
-        allowed = index._allowed(ids) if isinstance(ids, Mapping) else once(read_ids(ids, options.ids, known=True))
-        return delete(writer, options, allowed, nested=True)
+        writer = self._open()
+        options, _ = self._opened(writer)
+        return delete(writer, options, read_deletion(ids, options.ids), nested=True)
 
     def set_payloads(self, ids: Any, payloads: Any) -> None:
         """Replace payloads, as :meth:`Index.set_payloads` does.
@@ -132,7 +138,8 @@ class Batch(Block["Batch"]):
         >>> index.payloads([0, 1])
         [{'seen': 2}, {'seen': 6}]
         """
-        self._index._payload_change(ids, payloads, nested=True)(self._open())
+        writer = self._open()
+        PayloadChange(self._opened(writer)[0], ids, payloads).write(writer, nested=True)
 
     def _end(self, error: BaseException | None) -> None:
         writer = self._open()
@@ -143,7 +150,8 @@ class Batch(Block["Batch"]):
         if error is None:
             added = writer.rows_added
             writer.commit()
-            self._index._train_if_due(writer, added)
+            retraining.after_batch(writer, self._opened, added)
+            self._tidy(writer)
 
     def _open(self) -> Writer:
         pid, thread = self._owner

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._inputs.options import flat
+from .._inputs.options import flat, thread_count
 from .._inputs.vectors import Vectors, sample_rows
 from .._query.stored import StoredVectors, vectors_of
 from .._storage.format import keys, records
@@ -37,7 +38,7 @@ from .._storage.store import Store
 from ..encoders import Encoder
 from ..encoders.base import Progress
 from ..encoders.coder import Coder, read_coder
-from ..errors import DamagedError, LsqIndexError
+from ..errors import Committed, DamagedError, LsqIndexError
 from .training import better_flat, encode_all, fit, switch, warn_if_lost
 
 #: Errors are measured on so many vectors.
@@ -259,6 +260,26 @@ def _rewrite(options: Options, old: Coder, new: Coder, most: int, threads: int, 
     if len(rows):
         store.append_next(rows, new.encode(vectors_of(store, old, rows), threads))
     return len(rows)
+
+
+def after_batch(writer: Writer, opened: Callable[[Writer], tuple[Options, Coder]], added: int) -> None:
+    """After a batch of ``added`` rows: train if there are enough vectors now, or again if they have changed.
+
+    If that fails, the next add tries again. No transaction is open before or after.
+    """
+    with Committed("the batch was committed"):
+        writer.begin()
+        options, coder = opened(writer)
+        if not coder.trained:
+            if writer.state.count >= options.train_size:
+                train(writer, options, coder, thread_count(None))
+        else:
+            due = review_due(writer)
+            writer.abort()
+            if due:
+                review(writer, options, coder)
+            catch_up(writer, options, coder, thread_count(None), added)
+    writer.abort()
 
 
 def told(source: Reader) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from .._inputs.vectors import Vectors
+from .._inputs.vectors import BLOCK_ROWS, Vectors
 from .._storage.format import meta
 from .._storage.format.records import REMEDY
 from .._threads.cached import cached_property
@@ -38,6 +38,13 @@ class Coder:
 
     def __init__(self, encoder: Encoder, dim: int, metric: Metric) -> None:
         self.encoder, self.dim, self.metric = encoder, dim, metric
+        #: Whether codes are the encoder's; until then they are the vectors, float32.
+        self.trained = encoder.is_fitted
+        #: What the stored codes look like, and the bytes of one.
+        self.layout: Layout = encoder.layout if self.trained else Layout.of_floats(dim)
+        self.code_size = self.layout.code_size
+        #: Whether codes are the vectors as they are, float32.
+        self.floats = self.layout.floats
 
     @property
     def name(self) -> str:
@@ -58,26 +65,6 @@ class Coder:
         """Raise the error that says what to install, where the encoder cannot be used here."""
 
     @property
-    def trained(self) -> bool:
-        """Whether codes are the encoder's; until then they are the vectors, float32."""
-        return self.encoder.is_fitted
-
-    @property
-    def floats(self) -> bool:
-        """Whether codes are the vectors as they are, float32."""
-        return self.layout.floats
-
-    @property
-    def layout(self) -> Layout:
-        """What the stored codes look like."""
-        return self.encoder.layout if self.trained else Layout.of_floats(self.dim)
-
-    @property
-    def code_size(self) -> int:
-        """Bytes of a code."""
-        return self.layout.code_size
-
-    @property
     def head(self) -> int:
         """How many leading bytes of a code are stored apart; 0 for vectors, which lie one after another.
 
@@ -90,7 +77,11 @@ class Coder:
         """Codes of checked float32 vectors."""
         if self.floats:
             return np.ascontiguousarray(vectors, "<f4").view(np.uint8)
-        codes = self.encoder.encode(self.prepare(vectors), threads=threads)
+        seen = self.prepare(vectors)
+        if len(seen) > BLOCK_ROWS:
+            codes = self.encoder.encode(seen, threads=threads)
+        else:  # checked by now, and one block
+            codes = self.layout.pack(self.encoder._encode(seen))
         if self.metric == "cosine":
             zeros = ~vectors.any(axis=1)
             if zeros.any():
@@ -137,7 +128,8 @@ class Absent(Coder):
         self, stored: _Stored, dim: int, metric: Metric, code_size: int, head: int, error: LsqIndexError
     ) -> None:
         self.dim, self.metric = dim, metric
-        self._stored, self._code_size, self._head, self._error = stored, code_size, head, error
+        self.trained, self.floats, self.code_size = stored.fitted is not None, head == 0, code_size
+        self._stored, self._head, self._error = stored, head, error
         self.why = str(error)
 
     @property
@@ -161,24 +153,9 @@ class Absent(Coder):
         return self._stored.config
 
     @property
-    def trained(self) -> bool:
-        """Whether codes are the encoder's."""
-        return self._stored.fitted is not None
-
-    @property
-    def floats(self) -> bool:
-        """Whether codes are the vectors as they are: only those have no head."""
-        return self._head == 0
-
-    @property
-    def layout(self) -> Layout:
+    def layout(self) -> Layout:  # type: ignore[override]
         """What stored vectors look like; of codes only the encoder knows it."""
         return Layout.of_floats(self.dim) if self.floats else self.encoder.layout
-
-    @property
-    def code_size(self) -> int:
-        """Bytes of a code."""
-        return self._code_size
 
     @property
     def outdated(self) -> bool:

@@ -120,7 +120,9 @@ def test_upkeep_that_fails_after_a_commit_is_no_error_or_says_so(
     """Upkeep: listing rows, compacting a small file, training after a batch."""
     options: dict[str, Any] = {"encoder": "kmeans", "bits": 4, "train_size": 300, "keep_vectors": None}
     with Index.create(tmp_path / "one.lsq", 4, subset="multi-index", **options) as index:
-        for step, (module, name) in enumerate([(MultiIndexStructure, "catch_up"), (training, "fit"), (rewrite, "compact")]):
+        for step, (module, name) in enumerate(
+            [(MultiIndexStructure, "catch_up"), (training, "fit"), (rewrite, "compact")]
+        ):
             for error, told in ((StorageError("full"), ""), (OwnError(), "was committed")):
                 count, ids = len(index), np.arange(1000 * step, 1000 * step + 290) + 300 * bool(told)
 

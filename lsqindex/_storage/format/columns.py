@@ -185,6 +185,7 @@ class Column:
 
     def encode(self, first: int, values: Values) -> bytes:
         """The record of rows from ``first`` on."""
+        payload: Any
         width = self.width
         if self.listed:
             payload = self._packed(values)

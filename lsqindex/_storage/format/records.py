@@ -52,9 +52,7 @@ def encode(header: Header, payload: Any) -> bytes:
     (56, 7)
     """
     body = memoryview(payload).cast("B")
-    return _records.encode(
-        header.kind, header.count, header.first, header.width, header.generation, header.head, body
-    )
+    return _records.encode(header.kind, header.count, header.first, header.width, header.generation, header.head, body)
 
 
 def decode(value: Any, what: str) -> tuple[Header, memoryview]:

@@ -18,7 +18,7 @@ from ..._compiled import records as _records
 from ...errors import DamagedError
 from ..lmdb.reader import Reader
 from ..lmdb.writer import Writer
-from . import keys, records
+from . import records
 from .columns import CHUNK_ROWS, Column, RowNumbers, Values
 
 
@@ -167,7 +167,9 @@ def _look_up(column: Column, source: Reader | Writer, old: _Known) -> _Known:
     counts, checksums = ends - begins, np.zeros(len(firsts), np.uint64)
     full = (firsts == begins) & (counts > column.piece_rows) & column.fits(sizes - records.HEADER_SIZE, counts)
     pieces = np.flatnonzero(~full)
-    counts[pieces], checksums[pieces] = _measure(column, [values[i] for i in pieces.tolist()], firsts[pieces], sizes[pieces])
+    counts[pieces], checksums[pieces] = _measure(
+        column, [values[i] for i in pieces.tolist()], firsts[pieces], sizes[pieces]
+    )
     seen = np.minimum(counts, state.rows - firsts)
     before = np.concatenate([[old.settled_rows], firsts + seen])[:-1]
     wrong = (
