@@ -208,8 +208,14 @@ class Store:
         """What making the next rows visible under these ids takes; DuplicateIdError as in ``insert``."""
         order = sorted_ids.sort_order(ids)
         wanted = sorted_ids.take(ids, order)
+        rows = (self.state.rows + order).astype(np.uint32)
+        if isinstance(wanted, np.ndarray) and wanted[0] >= self.state.next_id and wanted[-1] < LAST_AUTO_ID:
+            # No id below that limit is as large as the next one: these are new.
+            rising = sorted_ids.plan_rising(self.source, ids_column("int"), wanted, rows)
+            if rising is not None:
+                return _Plan(rising, np.empty(0, np.uint32), len(ids), int(wanted[-1]) + 1)
         lookup = SortedIds(self.source, self.ids())
-        changes, old = lookup.plan(wanted, (self.state.rows + order).astype(np.uint32))
+        changes, old = lookup.plan(wanted, rows)
         if not upsert:
             _refuse(wanted, old)
         next_id = self.state.next_id

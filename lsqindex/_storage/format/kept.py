@@ -14,6 +14,7 @@ the largest. Vectors of ordinary size have scale 1.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ _ORDINARY = (2.0**-10, 65520.0)
 _LEAST_SCALE = 2.0**-126
 
 
+@lru_cache
 def width(dim: int, layout: str) -> int:
     """Bytes of a row.
 

@@ -26,7 +26,7 @@ from ...errors import DamagedError
 from ..lmdb.reader import Reader
 from ..lmdb.writer import Writer
 from . import keys, records
-from .columns import CHUNK_ROWS, RowNumbers
+from .columns import CHUNK_ROWS, Column, RowNumbers
 from .rows import Rows
 
 BLOCK_IDS = CHUNK_ROWS
@@ -74,9 +74,9 @@ def encode(rows: RowNumbers) -> bytes:
     """A block as stored: its rows, or only the first where they follow each other."""
     count = len(rows)
     first = int(rows[0]) if count else 0
-    if np.array_equal(rows, np.arange(first, first + count)):
-        return records.encode(records.Header(records.SORTED, count, first), b"")
-    return records.encode(records.Header(records.SORTED, count, width=4), np.ascontiguousarray(rows, np.uint32))
+    if count == 0 or (int(rows[-1]) - first == count - 1 and np.array_equal(rows, np.arange(first, first + count))):
+        return _records.encode(records.SORTED, count, first, 0, 0, 0, b"")
+    return _records.encode(records.SORTED, count, 0, 4, 0, 0, np.ascontiguousarray(rows, np.uint32).view(np.uint8))
 
 
 @dataclass
@@ -174,6 +174,33 @@ class SortedIds:
             return _records.find_strings(*column, rows, *keys.utf8(ids[begin:end]))
         except LookupError as error:
             raise DamagedError(f"sorted ids: {error}; {records.REMEDY}") from error
+
+
+def plan_rising(source: Reader | Writer, column: Column, ids: NDArray[np.int64], rows: RowNumbers) -> Changes | None:
+    """As :meth:`SortedIds.plan`, for rising int ids above all that there are; None where they are not above all.
+
+    One look at the last block tells: ids that only grow, as those that the index gives itself do, need no search.
+    """
+    cursor = source.cursor(keys.IDS)
+    key, block = b"s", np.empty(0, np.uint32)
+    if cursor.last() and bytes(cursor.key())[:1] == key:  # sorted ids come after all others
+        key, block = bytes(cursor.key()), decode(cursor.value())
+    if len(block):
+        last = int(block[-1])
+        if not cursor.set_range(column.key(last + 1)) or not cursor.prev():
+            raise DamagedError(f"sorted ids: row {last} is in no record; {records.REMEDY}")
+        first = int.from_bytes(bytes(cursor.key())[-4:], "big")
+        held = column.decode(cursor.value(), first)
+        if not first <= last < first + len(held):
+            raise DamagedError(f"sorted ids: row {last} is in no record; {records.REMEDY}")
+        if held[last - first] >= ids[0]:
+            return None
+    cursor.close()
+    merged = np.concatenate([block, rows])
+    if len(merged) <= BLOCK_IDS:
+        return [(key, encode(merged))]
+    cuts = _cuts(len(merged), True)
+    return [(key_of(ids, at - len(block)) if at else key, encode(merged[at:end])) for at, end in cuts]
 
 
 def apply(writer: Writer, changes: Changes) -> None:
