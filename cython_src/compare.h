@@ -71,6 +71,25 @@ LSQ_INLINE void lsq_block_numbers(const lsq_block *block, int64_t d, float *x) {
     memcpy(x, bits, sizeof bits);
 }
 
+/* The numbers of `lanes` dimensions from `first` on. */
+static void lsq_block_read_portable(const lsq_block *block, int64_t first, int lanes, lsq_lanes x) {
+    for (int i = 0; i < lanes; i++) lsq_block_numbers(block, first + i, x[i]);
+}
+
+#if LSQ_X86
+#include "compare_avx2.h"
+#endif
+
+typedef void (*lsq_block_read)(const lsq_block *block, int64_t first, int lanes, lsq_lanes x);
+
+LSQ_INLINE lsq_block_read lsq_block_reader(int level) {
+#if LSQ_X86
+    if (level != LSQ_PORTABLE) return lsq_block_read_avx2;
+#endif
+    (void)level;
+    return lsq_block_read_portable;
+}
+
 /* Lanes in halves, as lsq_add_lanes adds those of one row. */
 LSQ_INLINE void lsq_block_add(lsq_lanes lanes, double *to) {
     for (int half = LSQ_WIDE / 2; half; half /= 2)
@@ -80,8 +99,8 @@ LSQ_INLINE void lsq_block_add(lsq_lanes lanes, double *to) {
 }
 
 /* values: the sums of each query and row. squares: those of each row, for cosine. */
-LSQ_INLINE void lsq_block_sums_of(int metric, const lsq_block *block, int64_t dim, const lsq_target *queries, int nq,
-                                  double (*values)[LSQ_BLOCK_ROWS], double *squares) {
+LSQ_INLINE void lsq_block_sums_of(int metric, lsq_block_read read, const lsq_block *block, int64_t dim,
+                                  const lsq_target *queries, int nq, double (*values)[LSQ_BLOCK_ROWS], double *squares) {
     for (int64_t at = 0; at < dim;) {
         lsq_lanes sums[LSQ_TARGETS], own, x;
         int64_t end = dim - at < LSQ_EXACT_RUN ? dim : at + LSQ_EXACT_RUN;
@@ -89,7 +108,7 @@ LSQ_INLINE void lsq_block_sums_of(int metric, const lsq_block *block, int64_t di
         if (metric == LSQ_COSINE) memset(own, 0, sizeof own);
         for (; at < end; at += LSQ_WIDE) {
             int lanes = end - at < LSQ_WIDE ? (int)(end - at) : LSQ_WIDE;
-            for (int i = 0; i < lanes; i++) lsq_block_numbers(block, at + i, x[i]);
+            read(block, at, lanes, x);
             for (int q = 0; q < nq; q++) {
                 const float *numbers = queries[q].numbers + at;
                 for (int i = 0; i < lanes; i++)
@@ -106,16 +125,16 @@ LSQ_INLINE void lsq_block_sums_of(int metric, const lsq_block *block, int64_t di
     }
 }
 
-LSQ_INLINE void lsq_block_sums_body(int metric, const lsq_block *block, int64_t dim, const lsq_target *queries, int nq,
-                                    double (*values)[LSQ_BLOCK_ROWS], double *squares) {
-    if (metric == LSQ_L2) lsq_block_sums_of(LSQ_L2, block, dim, queries, nq, values, squares);
-    else if (metric == LSQ_IP) lsq_block_sums_of(LSQ_IP, block, dim, queries, nq, values, squares);
-    else lsq_block_sums_of(LSQ_COSINE, block, dim, queries, nq, values, squares);
+LSQ_INLINE void lsq_block_sums_body(int metric, lsq_block_read read, const lsq_block *block, int64_t dim,
+                                    const lsq_target *queries, int nq, double (*values)[LSQ_BLOCK_ROWS], double *squares) {
+    if (metric == LSQ_L2) lsq_block_sums_of(LSQ_L2, read, block, dim, queries, nq, values, squares);
+    else if (metric == LSQ_IP) lsq_block_sums_of(LSQ_IP, read, block, dim, queries, nq, values, squares);
+    else lsq_block_sums_of(LSQ_COSINE, read, block, dim, queries, nq, values, squares);
 }
 LSQ_BODIES(lsq_block_sums,
-           (int metric, const lsq_block *block, int64_t dim, const lsq_target *queries, int nq,
+           (int metric, lsq_block_read read, const lsq_block *block, int64_t dim, const lsq_target *queries, int nq,
             double (*values)[LSQ_BLOCK_ROWS], double *squares),
-           (metric, block, dim, queries, nq, values, squares))
+           (metric, read, block, dim, queries, nq, values, squares))
 
 /* As lsq_sum_wide, for one row of a block. */
 static lsq_pair lsq_block_sum_wide(int metric, const lsq_block *block, int lane, int64_t dim, const float *q) {
@@ -134,7 +153,7 @@ static lsq_pair lsq_block_sum_wide(int metric, const lsq_block *block, int lane,
 static void lsq_block_exact(int level, int metric, const lsq_block *block, int64_t dim, const lsq_target *queries, int nq,
                             uint32_t mask, float (*out)[LSQ_BLOCK_ROWS]) {
     double values[LSQ_TARGETS][LSQ_BLOCK_ROWS] = {{0}}, squares[LSQ_BLOCK_ROWS] = {0};
-    lsq_block_sums(level, metric, block, dim, queries, nq, values, squares);
+    lsq_block_sums(level, metric, lsq_block_reader(level), block, dim, queries, nq, values, squares);
     for (int q = 0; q < nq; q++)
         for (int r = 0; r < LSQ_BLOCK_ROWS; r++) {
             lsq_pair sum = {values[q][r], squares[r]};

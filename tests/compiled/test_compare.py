@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lsqindex._compiled import encoding as _kernels
 from lsqindex._compiled import exact as _exact
 from lsqindex._compiled import records as _records
 from lsqindex._storage.format import kept, records
 from lsqindex._storage.format.columns import Column
 from lsqindex.testing import reference
+
+from .levels import on_every_level
 
 METRICS = ("l2", "ip", "cosine")
 LAYOUTS = tuple(kept.NAMES)
@@ -26,16 +27,6 @@ DIMS = (1, 3, 31, 32, 33, 64, 100, 511, 512, 513, 1030)
 SEGMENT_ROWS = 64
 
 Bits = NDArray[np.uint8]
-
-
-def on_every_level(act: Any) -> Iterator[Any]:
-    before = _kernels.simd_level()
-    try:
-        for level in _kernels.simd_levels():
-            _kernels.use_simd(level)
-            yield act()
-    finally:
-        _kernels.use_simd(before)
 
 
 class Stored:

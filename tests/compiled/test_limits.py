@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lsqindex._compiled import encoding as _kernels
 from lsqindex._compiled import ranking
 from lsqindex._compiled import records as _records
 from lsqindex._compiled import scan as _scan
@@ -22,22 +20,14 @@ from lsqindex.encoders import Layout
 from lsqindex.encoders.layout import Tables
 from lsqindex.testing import reference
 
+from .levels import on_every_level
+
 many = settings(max_examples=200, deadline=None)
 
 #: As places among the sorted distances of a query; the last ones are no distance of any row.
 LIMITS = (0.0, 0.1, 0.5, 1.0, -math.inf, math.inf, -1e30, 1e30)
 
 NO_ROWS = np.empty(0, np.uint64)
-
-
-def on_every_level(act: Any) -> Iterator[Any]:
-    before = _kernels.simd_level()
-    try:
-        for level in _kernels.simd_levels():
-            _kernels.use_simd(level)
-            yield act()
-    finally:
-        _kernels.use_simd(before)
 
 
 class Stored:
