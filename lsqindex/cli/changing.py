@@ -145,7 +145,7 @@ def copy(
     Example: lsqindex copy news.lsq backup/news.lsq
     """
     if os.path.lexists(to) and not force:
-        raise IndexExistsError(f"{to}: is there already; --force replaces it")
+        raise IndexExistsError(f"{to}: already exists; --force replaces it")
     with Index.open(path, read_only=True) as index:
         with show.working("copying", len(index)) as work:
             index.save(to, progress=work.rows)

@@ -28,7 +28,7 @@ def open_parquet(name: str, wanted: Wanted, stream: Any) -> Source:
     try:
         file = parquet.ParquetFile(name)
     except pa.ArrowInvalid as error:
-        raise InputError(f"{name}: is not a sound Parquet file ({error})") from error
+        raise InputError(f"{name}: is not a valid Parquet file ({error})") from error
 
     def batches(size: int) -> Iterator[Any]:
         return iter(file.iter_batches(batch_size=size, columns=_columns(column, wanted)))
@@ -68,7 +68,7 @@ def open_arrow(name: str, wanted: Wanted, stream: Any) -> Source:
         return _source(name, pa, wanted, column, count, batches, mapped.close)
     except pa.ArrowInvalid as error:
         mapped.close()
-        raise InputError(f"{name}: is not a sound Arrow or Feather file ({error})") from error
+        raise InputError(f"{name}: is not a valid Arrow or Feather file ({error})") from error
     except BaseException:
         mapped.close()
         raise
@@ -99,7 +99,7 @@ def _source(name: str, pa: Any, wanted: Wanted, column: str, count: int | None, 
     lengths = (pa.compute.list_value_length(batch.column(column)) for batch in batches(1) if batch.num_rows)
     first = next(lengths, None)
     if first is None:
-        raise InputError(f"{name}: holds no vectors")
+        raise InputError(f"{name}: has no vectors")
     dim = first[0].as_py()
     if not dim:
         raise InputError(f"{name}: column {column!r} has no vector in row 0")
@@ -128,7 +128,7 @@ def _rows(name: str, pa: Any, lists: Any, dim: int, first: int) -> Any:
     flat = lists.flatten()
     if flat.null_count:
         row = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False))) // dim
-        raise InputError(f"{name}: row {first + row:,} has an empty number (null); drop or repair it")
+        raise InputError(f"{name}: row {first + row:,} has an empty number (null); remove or repair it")
     return flat.to_numpy(zero_copy_only=False).reshape(-1, dim)
 
 

@@ -18,7 +18,7 @@ def open_hdf5(name: str, wanted: Wanted, stream: Any) -> Source:
     try:
         file = h5py.File(name, "r")
     except OSError as error:
-        raise InputError(f"{name}: is not a sound HDF5 file ({error})") from error
+        raise InputError(f"{name}: is not a valid HDF5 file ({error})") from error
     try:
         shapes: dict[str, int] = {}
         file.visititems(lambda key, item: shapes.update({key: item.ndim}) if isinstance(item, h5py.Dataset) else None)

@@ -19,7 +19,7 @@ def open_npy(name: str, wanted: Wanted, stream: BinaryIO | None) -> Source:
     try:
         array = np.load(name, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InputError(f"{name}: is not a sound .npy file ({error})") from error
+        raise InputError(f"{name}: is not a valid .npy file ({error})") from error
     if not isinstance(array, np.ndarray):
         array.close()
         raise InputError(f"{name}: is an archive of arrays; name it .npz, or say --format npz")
@@ -33,7 +33,7 @@ def open_npz(name: str, wanted: Wanted, stream: BinaryIO | None) -> Source:
     try:
         archive = zipfile.ZipFile(name)
     except zipfile.BadZipFile as error:
-        raise InputError(f"{name}: is not a sound .npz file ({error})") from error
+        raise InputError(f"{name}: is not a valid .npz file ({error})") from error
     try:
         members = [member[:-4] for member in archive.namelist() if member.endswith(".npy")]
         fitting = [member for member in members if _fits(archive, member)]

@@ -21,10 +21,10 @@ def open_raw(name: str, wanted: Wanted, stream: BinaryIO | None) -> Source:
     except TypeError:
         raise typer.BadParameter(f"--dtype {wanted.dtype}: a type of NumPy is needed, such as float16") from None
     if dtype.kind not in "fiub":
-        raise typer.BadParameter(f"--dtype {wanted.dtype}: is no type of numbers")
+        raise typer.BadParameter(f"--dtype {wanted.dtype}: is not a numeric type")
     if stream is not None:
         return Source(name, wanted.dim, None, streamed(name, stream, wanted.dim, dtype, None))
     size, width = Path(name).stat().st_size, wanted.dim * dtype.itemsize
     if not size or size % width:
-        raise InputError(f"{name}: {size:,} bytes are no whole number of vectors of {width} bytes")
+        raise InputError(f"{name}: {size:,} bytes are not a whole number of vectors of {width} bytes")
     return sliced(name, np.memmap(name, dtype, "r", shape=(size // width, wanted.dim)))

@@ -69,7 +69,7 @@ def _check_columns(name: str, line: list[str], at: int | None, names: list[str] 
             continue
         column = names[i] if names is not None and i < len(names) and names[i] else str(i + 1)
         raise InputError(
-            f"{name}: line {2 if names else 1} has {cell!r} in column {column} where a number should be; if these are "
+            f"{name}: line {2 if names else 1} has {cell!r} in column {column} instead of a number; if these are "
             f"ids, --id-column {column} takes them; else remove the column"
         )
 
@@ -101,7 +101,7 @@ def _numbers(name: str, lines: list[list[str]], at: int | None, dim: int, done: 
             for cell in row:
                 if not _is_number(cell):
                     raise InputError(
-                        f"{name}: line {number:,} has {cell!r} where a number should be; if that is an id, "
+                        f"{name}: line {number:,} has {cell!r} instead of a number; if that is an id, "
                         "--id-column tells its column"
                     ) from None
         raise

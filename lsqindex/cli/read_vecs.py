@@ -39,7 +39,7 @@ def _open(name: str, wanted: Wanted, dtype: np.dtype[Any]) -> Source:
     wanted.only(name)
     size = Path(name).stat().st_size
     if size < _HEAD:
-        raise InputError(f"{name}: holds no vectors, it has {size} bytes")
+        raise InputError(f"{name}: has no vectors, it has {size} bytes")
     with Path(name).open("rb") as file:
         dim = int.from_bytes(file.read(_HEAD), "little", signed=True)
     if not 1 <= dim <= 1 << 20:

@@ -57,7 +57,7 @@ class Wanted:
         for field in fields(self):
             if field.name not in ("format", *known) and getattr(self, field.name) is not None:
                 option = "--" + field.name.replace("_", "-")
-                raise InputError(f"{name}: {option} says nothing about a file of this format; leave it out")
+                raise InputError(f"{name}: {option} has no meaning for this format; remove it")
 
 
 @dataclass(frozen=True)

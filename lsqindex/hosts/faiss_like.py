@@ -132,7 +132,7 @@ class Index:
         the id is −1 and the distance the worst float32.
         """
         if params is not None:
-            raise ParameterError("params: FAISS's parameters of a search mean nothing here; set `rerank` of the index")
+            raise ParameterError("params: FAISS's search parameters are not supported; set `rerank` of the index")
         queries = np.asarray(x)
         if queries.ndim != 2:
             raise VectorError(f"x: shape (n, {self.d}) is needed, got {queries.shape}")

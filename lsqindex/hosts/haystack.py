@@ -465,7 +465,7 @@ class LsqDocumentStore:
             if dim != needed:
                 raise DocumentStoreError(
                     f"embedding: {dim} numbers, and {needed} are needed, as all documents must be embedded by one "
-                    "model; delete_all_documents(recreate_index=True) begins anew"
+                    "model; delete_all_documents(recreate_index=True) starts again"
                 )
             found = _payloads(old, None)
             new = Index(**self._making(dim))

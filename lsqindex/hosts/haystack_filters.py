@@ -123,7 +123,7 @@ def _equal(field: str, values: Sequence[Any]) -> Filter:
     if field == "id":
         return {"$ids": [value for value in values if isinstance(value, str)]}
     if field == "embedding" and any(value is not None for value in values):
-        raise FilterError("filters: embedding: can be compared with None alone")
+        raise FilterError("filters: embedding: can be compared only with None")
     name = payload_name(field)
     parts: list[Filter] = [{name: {"$in": values}}]
     if any(value is None for value in values):

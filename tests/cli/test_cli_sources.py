@@ -267,7 +267,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
     csv(tmp_path / "a.csv")
     assert "no column 'key'" in refused(tmp_path / "a.csv", Wanted(id_column="key"))
     np.save(tmp_path / "a.npy", ROWS)
-    assert "--column says nothing" in refused(tmp_path / "a.npy", Wanted(column="v"))
+    assert "--column has no meaning" in refused(tmp_path / "a.npy", Wanted(column="v"))
     pyarrow.parquet.write_table(pa.table({"x": [1, 2]}), tmp_path / "b.parquet")
     assert "no column has vectors" in refused(tmp_path / "b.parquet")
 
