@@ -88,7 +88,7 @@ def test_a_subset_structure_needs_codes() -> None:
     assert index.encoder.name == "lsh" and index.subset == MultiIndex(bits=4)
     index.set_subset(None).train()  # codes are only needed for the structure
     assert index.encoder.name == "flat" and index.stats()["exact"]
-    with pytest.raises(ParameterError, match="keeps vectors as they are"):
+    with pytest.raises(ParameterError, match="which has no codes"):
         Index(3, keep_vectors=None).set_subset("multi-index")
 
 

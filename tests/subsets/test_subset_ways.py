@@ -226,7 +226,7 @@ def test_tables_that_a_code_cannot_have_are_refused_and_nothing_changes() -> Non
         refused(partial(Index, DIM, subset=subset), "subset=", "'multi-index'", "MultiIndex(bits=")
     refused(
         lambda: Index(DIM, encoder="flat", subset="multi-index", keep_vectors=None),
-        "keeps vectors as they are",
+        "which has no codes",
         "another encoder",
     )
     refused(
@@ -238,7 +238,7 @@ def test_tables_that_a_code_cannot_have_are_refused_and_nothing_changes() -> Non
     refused(
         lambda: Index(64, encoder="lsh", bits=4 * 4097, subset=MultiIndex(bits=4), keep_vectors=None),
         "4097 tables",
-        "more bits a table",
+        "more bits per table",
     )
     with make("lsh", subset=MultiIndex(bits=6), keep_vectors="float32") as index:
         vectors = random(300, 58)
@@ -246,7 +246,7 @@ def test_tables_that_a_code_cannot_have_are_refused_and_nothing_changes() -> Non
         index.merge()
         before = answers(index.search(vectors[:3], 5, strategy="subset", distance="score"))
         refused(lambda: index.reencode("pq", bits=16), "bits=6", "not binary")
-        refused(lambda: index.reencode("flat"), "keeps vectors as they are")
+        refused(lambda: index.reencode("flat"), "which has no codes")
         refused(lambda: index.set_subset("lists"), "subset='lists'")  # type: ignore[arg-type]
         assert index.subset == MultiIndex(bits=6)
         assert answers(index.search(vectors[:3], 5, strategy="subset", distance="score")) == before

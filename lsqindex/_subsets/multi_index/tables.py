@@ -107,19 +107,19 @@ def check_layout(bits: int, layout: Layout, encoder: Encoder) -> None:
     """ParameterError where codes of this layout cannot have tables of ``bits`` bits (0: none were asked for)."""
     if layout.floats:
         raise ParameterError(
-            f"subset: {encoder} keeps vectors as they are, and the tables of a multi-index are bits of a code; take "
+            f"subset: a multi-index is not available for {encoder}, which has no codes; use "
             "another encoder, or subset=None"
         )
     if bits and not layout.binary:
         raise ParameterError(
-            f"subset: bits={bits} cannot be with {encoder}, whose codes are not binary and have a table for "
-            "each dimension; MultiIndex() without bits is for them"
+            f"subset: bits={bits} is not available for {encoder}, whose codes are not binary: they have a table "
+            "per dimension; use MultiIndex() without bits"
         )
     count = len(make_tables(layout, bits, 0))
     if count > MAX_TABLES:
         raise ParameterError(
-            f"subset: {count} tables for {encoder}, and {MAX_TABLES} are possible; take more bits a table, or a "
-            "shorter code"
+            f"subset: {count} tables for {encoder}, and at most {MAX_TABLES} are possible; use more bits per table "
+            "or a shorter code"
         )
 
 
