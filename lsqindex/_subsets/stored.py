@@ -65,7 +65,9 @@ def of(source: Reader | Writer, coder: Coder) -> Structure | None:
 def put(writer: Writer, structure: Structure | None) -> None:
     """Store a structure, or none, in the place of what there was; nothing is listed in it yet."""
     upgrade(writer)
-    old = read(writer)
+    # Not by read(): while codes are switched, the state is that of the new codes, and the old structure does not suit it.
+    value = writer.get(keys.META, keys.SUBSET)
+    old = None if value is None else from_record(bytes(value))
     if old is not None:
         old.clear(writer)
     if structure is not None:
