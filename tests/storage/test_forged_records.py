@@ -60,6 +60,7 @@ SOON_ENOUGH = ("noticed by", "noticed LATE by UnknownEncoderError")
 #: Forgeries that give another index, as sound as the first: nothing need be noticed.
 ANOTHER_INDEX = (
     "state: unfinished",  # the next writer looks for what is to be removed, and finds nothing
+    "subset: {'kind': Ellipsis}",  # as older files have it: a multi-index
     "field: format 2, with payloads",  # of a database that format 2 does not know: the first write notices
     f"encoder: seed={1 << 60}",
     f"encoder: lam={1 << 60}",
