@@ -65,7 +65,7 @@ def of(source: Reader | Writer, coder: Coder) -> Structure | None:
 def put(writer: Writer, structure: Structure | None) -> None:
     """Store a structure, or none, in the place of what there was; nothing is listed in it yet."""
     upgrade(writer)
-    # Not by read(): while codes are switched, the state is that of the new codes, and the old structure does not suit it.
+    # Not read(): while codes are switched, the state is already that of the new codes, which it does not suit.
     value = writer.get(keys.META, keys.SUBSET)
     old = None if value is None else from_record(bytes(value))
     if old is not None:
