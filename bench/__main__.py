@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from . import THREAD_VARIABLES
-from .errors import UserError
+from .framework.errors import UserError
 
 BENCHMARKS = {
     "encoders": "recall, lengths, distortion, speed and kernels of the encoders",

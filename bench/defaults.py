@@ -14,13 +14,13 @@ import numpy as np
 
 from lsqindex import Index
 
-from . import data
-from .benchmark import Benchmark, Section
-from .data import Dataset, Vectors, normalized
-from .measure import recall10_at_10
-from .report import Rows, machine_facts
-from .runner import Question, Sheet, ask
-from .verdicts import Verdict
+from .framework.bars import Verdict
+from .framework.benchmark import Benchmark, Section
+from .framework.report import Rows, machine_facts
+from .framework.runner import Question, Sheet, ask
+from .material import data
+from .material.data import Dataset, Vectors, normalized
+from .material.measure import recall10_at_10
 
 _TARGET = 0.95
 _KINDS = ("held out", "between two", "noisy")

@@ -1,6 +1,6 @@
 """The encoders against FAISS and against the rate–distortion bound; one thread each.
 
-Sections: recall, lengths, distortion, speed, kernels. What the rows say: ``verdicts.py``.
+Sections: recall, lengths, distortion, speed, kernels. What the rows say: ``_py``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from lsqindex._compiled import encoding as _kernels
 from lsqindex.encoders import Encoder, make_encoder
 from lsqindex.encoders.base import Distance
 
-from . import data, faiss_systems, kernels, verdicts
-from .benchmark import Benchmark, Section
-from .faiss_systems import FaissIndex
-from .measure import rank, recall10_at_10
-from .page import Curve, Plot
-from .rate_distortion import gaussian_bound, relative_error
-from .report import Rows, machine_facts
-from .runner import Question, Sheet, ask, timed
-from .verdicts import Verdict
+from .framework.bars import Verdict
+from .framework.benchmark import Benchmark, Section
+from .framework.page import Curve, Plot
+from .framework.report import Rows, machine_facts
+from .framework.runner import Question, Sheet, ask, timed
+from .material import data, faiss_systems, kernels
+from .material.faiss_systems import FaissIndex
+from .material.measure import rank, recall10_at_10
+from .material.rate_distortion import gaussian_bound, relative_error
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,9 @@ def recall(run: Run) -> Iterator[Question]:
 def _recall_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
     """Against the best of FAISS; then our versions of known methods against FAISS's, where both are measured."""
     for name in plan.data:
-        yield from (verdicts.recall_verdict(rows, name, bits, plan.bits) for bits in plan.faiss)
+        yield from (_recall_verdict(rows, name, bits, plan.bits) for bits in plan.faiss)
     pairs = [(name, other) for name in plan.data for other in others(plan.bits) if other.rival]
-    found = (verdicts.parity_verdict(rows, name, other.label, other.rival, plan.bits) for name, other in pairs)
+    found = (_parity_verdict(rows, name, other.label, other.rival, plan.bits) for name, other in pairs)
     yield from (verdict for verdict in found if verdict is not None)
 
 
@@ -223,7 +223,7 @@ def distortion(run: Run) -> Iterator[Question]:
 
 def _distortion_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
     for name in plan.data:
-        yield from verdicts.distortion_verdicts(rows, name)
+        yield from _distortion_verdicts(rows, name)
 
 
 def _bound(name: str, bits: int) -> dict[str, Any]:
@@ -319,6 +319,63 @@ def _needs(plan: Plan, section: str) -> tuple[str, ...]:
     return {"speed": (plan.speed,), "kernels": (), "lengths": plan.lengths}.get(section, plan.data)
 
 
+# -- bars
+
+
+def _recall_verdict(rows: Rows, data: str, bits: int, main_bits: int) -> Verdict:
+    """How far the recall of lsq is above the best of FAISS, in points, at the same bytes a row."""
+    ours = rows.of("recall", data=data, bits=bits, system="lsq")
+    theirs = [row for row in rows.of("recall", data=data, bits=bits) if row.system.startswith("faiss ")]
+    needed = 3.0 if bits == main_bits else 0.0
+    bar = f">= +{needed}" if needed else "> 0"
+    what = f"recall10@10, {data}, {bits} bits: lsq minus best of FAISS, points"
+    if not (ours and theirs):
+        return Verdict(what, bar, None, None)
+    best = max(theirs, key=lambda row: float(row["recall10@10"]))
+    points = 100 * (ours[-1]["recall10@10"] - best["recall10@10"])
+    return Verdict(f"{what} ({best.system[6:]})", bar, points, points >= needed if needed else points > 0)
+
+
+def _parity_verdict(rows: Rows, data: str, system: str, rival: str, bits: int) -> Verdict | None:
+    """Whether our version of a method is within a point of recall of FAISS's; None if either is not measured."""
+    ours = rows.of("recall", data=data, bits=bits, system=system)
+    theirs = rows.of("recall", data=data, bits=bits, system=f"faiss {rival}")
+    if not (ours and theirs):
+        return None
+    points = 100 * (ours[-1]["recall10@10"] - theirs[-1]["recall10@10"])
+    return Verdict(f"recall10@10, {data}, {bits} bits: {system} minus {rival}, points", ">= -1", points, points >= -1)
+
+
+def _distortion_verdicts(rows: Rows, data: str) -> Iterator[Verdict]:
+    """How close the reconstruction error of lsq is to the Gaussian bound."""
+    found = rows.of("distortion", data=data, system="lsq")
+    what = f"distortion / bound, {data}, lsq"
+    for row in found:
+        yield Verdict(f"{what} refine={row['refine']}", "<= 1.2", row["ratio"], row["ratio"] <= 1.2)
+    if not found:
+        yield Verdict(what, "<= 1.2", None, None)
+
+
+def _speed_verdicts(rows: Rows) -> Iterator[Verdict]:
+    """Training and encoding time against FAISS OPQ."""
+    for what, bar, limit in (("train", "<= 0.1", 0.1), ("encode", ">= 2", 2.0)):
+        found = [row for row in rows.of("speed", what=what) if row["ratio"] is not None]
+        if not found:
+            yield Verdict(f"{what}: lsq / FAISS OPQ", bar, None, None)
+        for row in found:
+            met = row["ratio"] <= limit if what == "train" else row["ratio"] >= limit
+            unit = "seconds" if what == "train" else "vectors a second"
+            yield Verdict(f"{what} {unit}, {row.data}: {row.system}", bar, row["ratio"], met)
+
+
+def _kernel_verdict(rows: Rows) -> Verdict:
+    """Whether every kernel equals its reference on every SIMD level."""
+    found = rows.of("kernels")
+    wrong = sum(int(row["unequal"]) for row in found)
+    what = "kernels: cases that differ from the reference"
+    return Verdict(what, "0", wrong, wrong == 0) if found else Verdict(what, "0", None, None)
+
+
 BENCHMARK = Benchmark[Plan, Run](
     title="Encoders",
     full=FULL,
@@ -353,13 +410,13 @@ BENCHMARK = Benchmark[Plan, Run](
             speed,
             ("data", "system", "what", "lsq", "faiss", "ratio", "note"),
             "ratio: lsq / FAISS; of seconds for training, of vectors a second for encoding.",
-            bars=lambda rows, plan: verdicts.speed_verdicts(rows),
+            bars=lambda rows, plan: _speed_verdicts(rows),
         ),
         "kernels": Section(
             compiled,
             ("system", "simd", "cases", "unequal", "ns", "per"),
             "unequal: cases whose bits differ from those of lsqindex.testing.reference.",
-            bars=lambda rows, plan: [verdicts.kernel_verdict(rows)],
+            bars=lambda rows, plan: [_kernel_verdict(rows)],
         ),
     },
 )

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .errors import UserError
+from .framework.errors import UserError
 
 DOCS = Path(__file__).parents[1] / "docs"
 #: Panels share one axis of recall, from 0.3 to 1.

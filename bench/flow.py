@@ -21,7 +21,7 @@ import numpy as np
 import lsqindex
 from lsqindex import Index
 
-from .report import machine_facts, table
+from .framework.report import machine_facts, table
 
 PACKAGE = Path(lsqindex.__file__).parent
 ROWS, DIM = 20_000, 32

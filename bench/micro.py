@@ -19,10 +19,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from . import operations
-from .errors import UserError
-from .report import machine_facts, table
-from .turns import by_turns, quartiles, ratios
+from .framework.errors import UserError
+from .framework.report import machine_facts, table
+from .framework.turns import by_turns, quartiles, ratios
+from .material import operations
 
 ROOT = Path(__file__).parents[1]
 #: Operations that must have become faster, and by how much; no other may be slower.

@@ -6,10 +6,10 @@ import argparse
 import importlib
 from pathlib import Path
 
-from . import page
-from .benchmark import AnyBenchmark
-from .errors import UserError
-from .report import Rows
+from .framework import page
+from .framework.benchmark import AnyBenchmark
+from .framework.errors import UserError
+from .framework.report import Rows
 
 NAMES = ("encoders", "storage", "scan", "subset", "peers", "hosts")
 

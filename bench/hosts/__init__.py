@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import data, turns
-from ..benchmark import Benchmark, Section
-from ..data import Dataset, Vectors
-from ..measure import recall10_at_10
-from ..report import Rows, machine_facts
-from ..runner import Question, Sheet, ask, timed
-from ..verdicts import Verdict
+from ..framework import turns
+from ..framework.bars import Verdict
+from ..framework.benchmark import Benchmark, Section
+from ..framework.report import Rows, machine_facts
+from ..framework.runner import Question, Sheet, ask, timed
+from ..material import data
+from ..material.data import Dataset, Vectors
+from ..material.measure import recall10_at_10
 from .stores import HOSTS, OURS, K, Store
 
 

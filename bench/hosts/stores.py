@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from lsqindex import Index
 
-from ..data import Vectors
+from ..material.data import Vectors
 
 K = 10
 OURS = "lsqindex"

@@ -17,11 +17,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from .. import data
-from ..errors import UserError
-from ..progress import Progress
-from ..report import Row, Rows, machine_facts
-from ..runner import chosen_sections, timed
+from ..framework.errors import UserError
+from ..framework.progress import Progress
+from ..framework.report import Row, Rows, machine_facts
+from ..framework.runner import chosen_sections, timed
+from ..material import data
 from . import report
 from .codes import VECTORS, Unit, codes, in_order, sections_of
 from .measuring import measure

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Dataset, Vectors
+from ..material.data import Dataset, Vectors
 
 Features = Callable[[Vectors], NDArray[Any]]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from ..page import Curve, Part, Plot
+from ..framework.page import Curve, Part, Plot
 from .codes import (
     AS_FEATURES,
     CK_MEANS,

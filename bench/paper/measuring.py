@@ -11,8 +11,8 @@ from lsqindex.encoders import Encoder
 from lsqindex.encoders.base import Codes
 from lsqindex.errors import ParameterError, TooFewVectorsError
 
-from ..data import Dataset, Vectors
-from ..rate_distortion import relative_error
+from ..material.data import Dataset, Vectors
+from ..material.rate_distortion import relative_error
 from . import features
 from .codes import AS_FEATURES, CK_MEANS, VECTORS, Code
 from .plan import Plan

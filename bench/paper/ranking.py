@@ -17,8 +17,8 @@ from lsqindex._subsets.multi_index.tables import make_tables
 from lsqindex.encoders import Encoder, Layout, Tables
 from lsqindex.encoders.base import Codes, Distance
 
-from ..data import Dataset
-from ..measure import distance_blocks
+from ..material.data import Dataset
+from ..material.measure import distance_blocks
 
 #: Distances that are held at once, at most.
 _AT_ONCE = 1 << 25

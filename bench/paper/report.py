@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .. import page
-from ..errors import UserError
-from ..page import Page, Part
-from ..report import Rows
+from ..framework import page
+from ..framework.errors import UserError
+from ..framework.page import Page, Part
+from ..framework.report import Rows
 from . import claims, figures
 from .claims import CLAIMS, Comparison, Judged, Verdict
 from .plan import Plan

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ..report import Row
+from ..framework.report import Row
 
 #: Training is over at the first round whose error is above the least one by no more than this share of it.
 CONVERGED = 0.01

@@ -1,11 +1,9 @@
 """Beside others: recall against queries a second, size, opening, and what changing costs.
 
-    systems   who is compared, and with which settings    adapter   what each can be asked to do
-    of_*      one adapter for each library                 worker    the process of one system
-    children  that process, from outside                   stored    arrays, and indexes that are built once
-    searching section search                               sizes     sections size, cold
-    changing  sections while-adding, durable, deletes      plan      how much is measured
-    sections  all of them, as a benchmark
+    benchmark  its sections and how much is measured       systems   who is compared, and with which settings
+    adapter    what each library can be asked to do        of_*      one adapter for each library
+    worker     the process of one system                   children  that process, from outside
+    shelf      arrays, and indexes that are built once
 
 Workers import this package, too, and no other library than their own: so nothing is imported before it is needed.
 """
@@ -19,7 +17,7 @@ from typing import Any
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this benchmark alone."""
-    from ..benchmark import add_work
+    from ..framework.benchmark import add_work
 
     add_work(parser)
     parser.add_argument("--data", nargs="+", metavar="NAME", help="only these data sets")
@@ -27,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """The benchmark: all sections or some, then the page."""
-    from .sections import BENCHMARK
+    from .benchmark import BENCHMARK
 
     benchmark = BENCHMARK
     if arguments.data and not arguments.quick:
@@ -39,6 +37,6 @@ def __getattr__(name: str) -> Any:
     """``BENCHMARK``, as the other benchmarks have it."""
     if name != "BENCHMARK":
         raise AttributeError(name)
-    from .sections import BENCHMARK
+    from .benchmark import BENCHMARK
 
     return BENCHMARK

@@ -287,7 +287,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from bench.scan import inside, plain_read
+from bench.material import inside, plain_read
 from lsqindex import Index
 
 index = Index(dim=24, encoder="itq", bits=24)
@@ -313,7 +313,7 @@ print(who)
 def test_systems_take_turns_and_the_first_round_does_not_count() -> None:
     program = """
 import time
-from bench.turns import by_turns
+from bench.framework.turns import by_turns
 
 seen = []
 
@@ -337,7 +337,7 @@ assert min(times["b"]) >= 0.05
 def test_mixed_vectors_are_the_same_whenever_they_are_made() -> None:
     program = """
 import numpy as np
-from bench.scan.stored import Collection
+from bench.material.shelf import Collection
 
 few, many = (np.concatenate(list(Collection("digits", 25_000).blocks(rows))) for rows in (12_345, 25_000))
 assert few.shape == (12_345, 64) and many.shape == (25_000, 64)
@@ -395,7 +395,7 @@ def test_answers_in_the_subset_benchmark_are_right(subset: Path) -> None:
 
 def test_the_plain_reading_of_the_paper_notices_wrong_answers() -> None:
     """What the section ``text`` compares with must be able to differ."""
-    from bench.subset import text
+    from bench.material import scores
     from lsqindex import make_encoder
 
     vectors = np.random.default_rng(0).standard_normal((50, 12)).astype(np.float32)
@@ -405,7 +405,7 @@ def test_the_plain_reading_of_the_paper_notices_wrong_answers() -> None:
         ids, missing = index.search(vectors[3], 5, strategy="subset", distance="score")
     fields = encoder.layout.unpack(encoder.encode(vectors))
     arguments = encoder, fields, None, vectors[3], 5
-    assert text._as_in_the_paper(*arguments, ids, missing)
-    assert not text._as_in_the_paper(*arguments, ids[::-1], missing[::-1])
-    assert not text._as_in_the_paper(*arguments, ids, missing + 1)
-    assert not text._as_in_the_paper(*arguments, np.full(5, ids[0]), missing)
+    assert scores.as_in_the_paper(*arguments, ids, missing)
+    assert not scores.as_in_the_paper(*arguments, ids[::-1], missing[::-1])
+    assert not scores.as_in_the_paper(*arguments, ids, missing + 1)
+    assert not scores.as_in_the_paper(*arguments, np.full(5, ids[0]), missing)

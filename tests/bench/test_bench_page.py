@@ -17,8 +17,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.page import Curve, Page, Part, Plot, write
-from bench.plots import HUES
+from bench.framework.page import Curve, Page, Part, Plot, write
+from bench.framework.plots import HUES
 
 pytest.importorskip("matplotlib", reason="plots are drawn by the extra bench")
 Image = pytest.importorskip("PIL.Image", reason="pictures are looked at by Pillow")
@@ -165,7 +165,9 @@ def test_pages_are_light_or_dark_as_the_reader_likes(written: Path, tmp_path: Pa
 
 
 def test_the_same_results_give_the_same_bytes(written: Path, tmp_path: Path) -> None:
-    program = "from pathlib import Path; from bench.page import write; from tests.bench.test_bench_page import PAGE"
+    program = (
+        "from pathlib import Path; from bench.framework.page import write; from tests.bench.test_bench_page import PAGE"
+    )
     command = [sys.executable, "-c", f"{program}; write(PAGE, Path({str(tmp_path)!r}), pictures=True)"]
     subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "0"})
     files = {path.name: path.read_bytes() for path in written.iterdir()}
@@ -269,7 +271,10 @@ def test_without_matplotlib_the_page_tells_what_to_install(tmp_path: Path, monke
     assert {path.name for path in tmp_path.iterdir()} == {"results.md", "results.html"}
 
 
-@pytest.mark.parametrize("name", ["page", "plots", "progress", "report", "encoders"])
+@pytest.mark.parametrize(
+    "name",
+    ["framework.page", "framework.plots", "framework.progress", "framework.report", "framework.turns", "encoders"],
+)
 def test_examples_in_the_modules_are_right(name: str) -> None:
     done = doctest.testmod(importlib.import_module(f"bench.{name}"))
     assert done.attempted and not done.failed
@@ -281,7 +286,7 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left() -> None:
 
     pytest.importorskip("rich")
     program = """
-from bench.progress import Progress
+from bench.framework.progress import Progress
 with Progress(4, "storage", kept=1) as progress:
     progress.advance("first", 0.0, kept=True)
     progress.advance("second", 90.0)

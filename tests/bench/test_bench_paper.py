@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import data
-from bench.errors import UserError
-from bench.measure import rank, recall_curve
+from bench.framework.errors import UserError
+from bench.framework.report import Row
+from bench.material import data
+from bench.material.measure import rank, recall_curve
 from bench.paper import claims, ranking, seeds
 from bench.paper.codes import CK_MEANS, IMPROVED, ITQ, LSQ_B, LSQ_N, PQ, VECTORS, Code, Unit, codes, in_order
 from bench.paper.plan import FULL, QUICK, SECTIONS
 from bench.paper.seeds import Results, value
-from bench.report import Row
 from lsqindex import Index, MultiIndex
 from lsqindex._subsets.multi_index.tables import make_tables
 from lsqindex.encoders.base import Distance

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import micro, operations
-from bench.errors import UserError
+from bench import micro
+from bench.framework.errors import UserError
+from bench.material import operations
 
 
 def _arguments(out: Path, **given: object) -> argparse.Namespace:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UserError
 from bench.figure import draw
+from bench.framework.errors import UserError
 from tests.settings import ROOT
 
 DOCS = ROOT / "docs"

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from . import data, page
+from ..material import data
+from . import page
+from .bars import BAR_COLUMNS, Verdict, bar_table
 from .page import Page, Part, Plot
 from .progress import Progress
 from .report import Rows
 from .runner import Question, Sheet, chosen_sections
-from .verdicts import BAR_COLUMNS, Verdict, bar_table
 
 
 class Plan(Protocol):

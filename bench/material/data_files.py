@@ -19,7 +19,7 @@ from lsqindex.cli.sources import open_source
 from lsqindex.encoders.base import Metric
 from lsqindex.errors import LsqIndexError
 
-from .errors import UserError
+from ..framework.errors import UserError
 
 Vectors = NDArray[np.float32]
 

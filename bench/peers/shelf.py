@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import data
-from ..data import TRUE_NEIGHBOURS
-from ..nearest import nearest
-from ..storage.stored import fingerprint
+from ..material import data
+from ..material.data import TRUE_NEIGHBOURS
+from ..material.filled import fingerprint
+from ..material.nearest import nearest
 from .children import Child
 from .systems import System, version
 

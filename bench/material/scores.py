@@ -1,10 +1,9 @@
-"""Section text: scores and order against a plain reading of section 3.2 of the paper, on codes of random shapes."""
+"""Scores and order against a plain reading of section 3.2 of the paper, on codes of random shapes."""
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise, product
 from typing import Any
 
@@ -15,12 +14,10 @@ from lsqindex import Index, MultiIndex
 from lsqindex.encoders import Encoder, make_encoder
 from lsqindex.testing import reference
 
-from ..data import SEED
-from ..runner import Question, ask
-from .plan import Run
+from .data import SEED
 
 #: Encoders and their parameters; tables of so many bits where the code is binary.
-_ENCODERS: tuple[tuple[str, dict[str, Any]], ...] = (
+ENCODERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("itq", {"bits": 12}),
     ("lsh", {"bits": 30}),
     ("okmeans", {"bits": 8}),
@@ -34,12 +31,7 @@ _ENCODERS: tuple[tuple[str, dict[str, Any]], ...] = (
 _DIM = 12
 
 
-def text(run: Run) -> Iterator[Question]:
-    for name, parameters in _ENCODERS:
-        yield ask("random", name, parameters, _compared, name, parameters, run.plan.shapes)
-
-
-def _compared(name: str, parameters: dict[str, Any], shapes: int) -> dict[str, Any]:
+def compared(name: str, parameters: dict[str, Any], shapes: int) -> dict[str, Any]:
     """Over so many random collections: queries, and those whose scores or order differ."""
     queries = wrong = 0
     encoder: Encoder | None = None
@@ -59,12 +51,12 @@ def _compared(name: str, parameters: dict[str, Any], shapes: int) -> dict[str, A
         fields = encoder.layout.unpack(encoder.encode(vectors[:n]))
         for query, ids, missing in zip(asked, found.ids, found.distances, strict=True):
             queries += 1
-            wrong += not _as_in_the_paper(encoder, fields, bits, query, k, ids, missing)
+            wrong += not as_in_the_paper(encoder, fields, bits, query, k, ids, missing)
         index.close()
     return {"queries compared": queries, "unequal": wrong}
 
 
-def _as_in_the_paper(
+def as_in_the_paper(
     encoder: Encoder, fields: NDArray[Any], bits: int | None, query: Any, k: int, ids: Any, missing: Any
 ) -> bool:
     layout, costs = encoder.layout, encoder.probe_tables(query[None]).values[0].astype(np.float64)

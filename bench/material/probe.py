@@ -1,4 +1,4 @@
-"""One measurement in a fresh process, printed as JSON: ``python -m bench.probe (open|read|memory) index …``.
+"""One measurement in a fresh process, printed as JSON: ``python -m bench.material.probe (open|read|memory) index …``.
 
 open     open the index and search; then close it and do so again, for what a process pays only once
 read     map as many bytes of the file as there are codes and add them up, twice: page-ins, and then none

@@ -15,8 +15,8 @@ import numpy as np
 import lsqindex
 from lsqindex._compiled import encoding as _kernels
 
-from . import faiss_systems
-from .data import HELD_OUT
+from ..material import faiss_systems
+from ..material.data import HELD_OUT
 from .errors import UserError
 
 
@@ -96,6 +96,10 @@ class Rows:
         """The rows of a section in which these columns have these values."""
         wanted = columns.items()
         return [row for row in self._rows if row.section == section and all(row[name] == v for name, v in wanted)]
+
+    def one(self, section: str, **columns: Any) -> Row | None:
+        """The first of these, if there is one."""
+        return next(iter(self.of(section, **columns)), None)
 
     def add(self, row: Row) -> None:
         """Keep ``row``, also in the file."""

@@ -1,4 +1,4 @@
-"""What the storage benchmark stores: vectors, ids, and indexes filled with them.
+"""Indexes filled with any number of vectors under several kinds of ids, for the benchmark of storage.
 
 Everything is a function of the seed and of the row's number, so an index of 1,000,000 vectors begins with
 the rows of one of 10,000, and a filled one can be taken from the shelf and filled further.
@@ -20,9 +20,9 @@ import lsqindex
 from lsqindex import Index
 from lsqindex.encoders import Encoder, from_bytes, make_encoder, to_bytes
 
-from .. import data
-from ..data import SEED, Vectors
-from ..errors import UserError
+from ..framework.errors import UserError
+from . import data
+from .data import SEED, Vectors
 
 LEARN = 40_000
 #: How many basis vectors there are to mix from where no data set is at hand.

@@ -5,23 +5,36 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lsqindex import Index
 
-from .. import turns
-from ..data import Vectors
-from ..measure import recall10_at_10
-from .plan import K, Plan
+from ..framework import turns
+from .data import Vectors
+from .measure import recall10_at_10
+
+#: Neighbours that are asked for.
+K = 10
 
 Mode = Literal["single", "batch"]
 MODES: tuple[Mode, ...] = ("single", "batch")
 
 #: Ids and distances of a query, shape (k,), or of several, (queries, k).
 Answer = tuple[NDArray[Any], NDArray[Any]]
+
+
+class Plan(Protocol):
+    """How much is measured: rounds of batches and of single queries, and the single queries of a turn."""
+
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def single_rounds(self) -> int: ...
+    @property
+    def singles(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lsqindex._storage.format.rows import Rows
 
-from ..compiled import compiled
+from .compiled import compiled
 
 _SOURCE = Path(__file__).with_name("plain_read.c")
 _BLOCK_ROWS = 32

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .errors import UserError
 from .progress import Progress
 from .report import Row, Rows, show
 
 Result = TypeVar("Result")
+PlanT = TypeVar("PlanT")
+ShelfT = TypeVar("ShelfT")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,14 @@ class Sheet:
         if key not in self._together:
             self._together[key] = measure(self, *arguments)
         return self._together[key][name]
+
+
+@dataclass
+class Run(Sheet, Generic[PlanT, ShelfT]):
+    """One run of a benchmark: its rows, how much it measures, and what it has filled."""
+
+    plan: PlanT = field(kw_only=True)
+    shelf: ShelfT = field(kw_only=True)
 
 
 def chosen_sections(asked: str | None, there: Iterable[str]) -> list[str]:

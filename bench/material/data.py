@@ -1,7 +1,7 @@
 """The data sets: base vectors, queries, vectors to learn from, and the exact neighbours.
 
 Files are looked for in the directory that the environment variable ``LSQINDEX_DATA`` names. A path is a data set, too:
-see :mod:`bench.data_files`.
+see :mod:`bench.material.data_files`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from lsqindex.encoders.base import Metric
 
+from ..framework.errors import UserError
 from . import data_files
 from .data_files import Vectors as Vectors
-from .errors import UserError
 from .nearest import nearest
 
 SEED = 0
