@@ -30,7 +30,7 @@ SUITES = {
     ),
     "scikit-learn": ("tests_hosts/test_sklearn.py", "lsqindex/hosts/sklearn.py", "docs/hosts/scikit-learn.md"),
     "faiss": ("tests_hosts/test_faiss_like.py", "lsqindex/hosts/faiss_like.py", "docs/hosts/faiss.md"),
-    "no host": ("tests_hosts/test_no_host.py", "docs/hosts/index.md"),
+    "no host": ("tests_hosts/test_no_host.py", "lsqindex/hosts/files.py", "docs/hosts/index.md"),
     "benchmark": ("tests_hosts/test_bench_hosts.py",),
 }
 

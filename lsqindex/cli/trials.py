@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import Index
-from .._inputs.vectors import Vectors
-from .._storage.format.kept import LAYOUTS, width
 from ..encoders import Encoder
 from ..errors import LsqIndexError
+from .source import Vectors
 
 #: Time may run out, so both begin with the defaults.
 BITS = (256, 128, 512, 64, 1024)
@@ -165,7 +164,7 @@ class Task:
         """What a vector takes: its code, its kept vector, and two bytes in each table of the multi-index."""
         stats = index.stats()
         kept = stats["keep_vectors"]
-        return int(stats["code_bytes"]) + (width(self.dim, LAYOUTS[kept]) if kept else 0) + 2 * int(stats["tables"])
+        return int(stats["code_bytes"]) + (_kept_bytes(kept, self.dim) if kept else 0) + 2 * int(stats["tables"])
 
 
 class OutOfTimeError(Exception):
@@ -287,6 +286,11 @@ def default(task: Task) -> list[Trial]:
     return _screened(task, {}, None)
 
 
+def _kept_bytes(kind: str, dim: int) -> int:
+    """What a kept vector takes; those of float16 and int8 have a scale beside their numbers."""
+    return dim * np.dtype(kind).itemsize + (0 if kind == "float32" else 4)
+
+
 def flat(task: Task) -> list[Trial]:
     """The vectors as they are: what every other way is compared with."""
     return _screened(task, {"encoder": "flat", "keep_vectors": None}, None)
@@ -298,7 +302,7 @@ def tried(task: Task, made: dict[str, Any], max_bytes: int | None) -> list[Trial
     if not found:
         return []
     for kind in ("int8", "float16"):
-        if max_bytes is None or found[0].bytes + width(task.dim, LAYOUTS[kind]) <= max_bytes:
+        if max_bytes is None or found[0].bytes + _kept_bytes(kind, task.dim) <= max_bytes:
             found += _screened(task, {**made, "keep_vectors": kind}, max_bytes)
     encoder, _ = task.encoder(made)
     if encoder.hashes and encoder.layout.binary and (max_bytes is None or found[0].bytes < max_bytes):

@@ -1,4 +1,4 @@
-"""What adapters share: which settings make an index and which ask it, and files that come and go with it."""
+"""What adapters share: settings of making and of searching, values of payloads, and files of an index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import IndexExistsError
+from ..errors import IndexExistsError, ParameterError
 from ..index import Index
 
 Made = TypeVar("Made", Index, Index | None)
@@ -27,6 +27,27 @@ def making(settings: Mapping[str, Any]) -> dict[str, Any]:
 def searching(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a search."""
     return {name: value for name, value in settings.items() if name in _SEARCH}
+
+
+def absolute(path: str | Path) -> str:
+    """The path of a file from the root, since the process may change its directory later."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise ParameterError(f"path={path!r}: not the name of a file; pass a str or a Path")
+    return str(Path(path).absolute())
+
+
+def value_at(payload: Any, name: str) -> Any:
+    """The value under a name, or under a path of names with dots between them; None where there is none.
+
+    >>> value_at({"meta": {"year": 2020}}, "meta.year"), value_at({}, "year")
+    (2020, None)
+    """
+    if not isinstance(payload, Mapping):
+        return None
+    if name in payload:
+        return payload[name]
+    head, _, rest = name.partition(".")
+    return value_at(payload.get(head), rest) if rest else None
 
 
 def save_over(index: Index, path: str | Path) -> None:

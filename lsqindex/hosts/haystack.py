@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .._inputs.options import TRAIN_SIZE, file_path
 from ..encoders.base import Metric
 from ..errors import (
     DuplicateIdError,
@@ -34,6 +33,7 @@ from ..errors import (
 )
 from ..errors import FilterError as LsqFilterError
 from ..index import Index
+from .files import absolute
 
 try:
     from haystack import default_from_dict, default_to_dict
@@ -66,6 +66,9 @@ _HAS_EMBEDDING: Filter = {EMBEDDED: {"$exists": True}}
 
 #: How often to begin anew where another index was put into the place of the file.
 _TRIES = 20
+
+#: Embeddings that the default encoder is trained with, as many as an index waits for.
+_TRAIN_SIZE = 10_000
 
 #: More than any index holds: it is trained from here, when there are embeddings enough.
 _NEVER = 1 << 40
@@ -114,7 +117,7 @@ class LsqDocumentStore:
             raise ParameterError(f"fields={fields!r}: a sequence of names is needed")
         self.path, self.embedding_dim, self.metric = str(path), embedding_dim, metric
         self.fields, self.train_size, self.rerank, self.options = list(fields), train_size, rerank, options
-        self._file = file_path(path)
+        self._file = absolute(path)
         self._index: Index | None = None
         self._opening = threading.RLock()
         self._last = 0
@@ -212,7 +215,7 @@ class LsqDocumentStore:
 
     def _train_if_due(self, index: Index) -> None:
         """Train when there are embeddings enough: the index itself would count, and learn from, zeros."""
-        size = self.train_size or TRAIN_SIZE
+        size = self.train_size or _TRAIN_SIZE
         if len(index) < size or index.is_trained:
             return
         ids = index.ids(_HAS_EMBEDDING)

@@ -11,7 +11,7 @@ from haystack.dataclasses import ByteStream, Document, SparseEmbedding
 from haystack.document_stores.errors import DocumentStoreError
 from numpy.typing import NDArray
 
-from .._inputs.payloads import MISSING, value_at
+from .files import value_at
 from .haystack_filters import dates
 
 
@@ -103,7 +103,7 @@ def meta_name(field: str) -> str:
 def values_of(payloads: Iterable[dict[str, Any]], field: str) -> list[Any]:
     """The values of a field of metadata, where there are any."""
     found = [value_at(payload["meta"], meta_name(field)) for payload in payloads]
-    return [value for value in found if value is not MISSING and value is not None]
+    return [value for value in found if value is not None]
 
 
 def unique(values: Iterable[Any]) -> list[Any]:

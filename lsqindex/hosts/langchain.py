@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._inputs.ids import read_ids
-from .._inputs.options import file_path
-from .._inputs.payloads import read_payloads
 from ..encoders.base import Metric, check_int
 from ..errors import ClosedError, FilterError, IdError, IndexExistsError, ParameterError, PayloadError, UnknownIdError
 from ..index import Index
+from .files import absolute
 
 try:
     from langchain_core.documents import Document
@@ -86,7 +84,7 @@ class LsqVectorStore(VectorStore):
             raise ParameterError(f"fields={fields!r}: a sequence of names is needed")
         self.rerank = rerank
         self._embedding, self._relevance_score_fn = embedding, relevance_score_fn
-        self._path = None if path is None else Path(file_path(path))
+        self._path = None if path is None else Path(absolute(path))
         self._metric, self._read_only, self._wait = metric, read_only, wait
         names = [_METADATA + name for name in fields]
         self._options = {"metric": metric or "cosine", "fields": names, **options}
@@ -373,10 +371,12 @@ def _parts(
         {"text": text, "metadata": dict(metadata or {})}
         for text, metadata in zip(given, metadatas or [None] * len(given), strict=True)
     ]
-    read_ids(names, "str")
-    read_payloads(payloads, len(given), ())
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise IdError(f"ids: strings are needed, got {wrong[0]!r}")
     # Of those under one id only the last.
     last = list({name: at for at, name in enumerate(names)}.values())
+    with Index(1, ids="str", encoder="flat") as tried:  # what cannot be stored is refused here
+        tried.add(np.zeros((len(last), 1), np.float32), [names[i] for i in last], [payloads[i] for i in last])
     size = max(len(given), 1) if batch_size is None else check_int("batch_size", batch_size, 1, 1 << 40)
     cut = [last[first : first + size] for first in range(0, len(last), size)]
     parts = [_Part([given[i] for i in own], [names[i] for i in own], [payloads[i] for i in own]) for own in cut]

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._inputs.payloads import Payload, value_at
 from ..errors import IndexExistsError, IndexMissingError, NotAnIndexError, ParameterError, UnknownIdError
 from ..index import Index
 
@@ -46,7 +45,7 @@ try:
 except ImportError as error:
     raise ImportError("lsqindex.hosts.llama_index needs LlamaIndex: pip install 'lsqindex[llama-index]'") from error
 
-from .files import in_own_folder, making, save_over, searching
+from .files import in_own_folder, making, save_over, searching, value_at
 from .llama_filters import EVERYTHING, Filter, field_name, translate
 
 if TYPE_CHECKING:
@@ -382,13 +381,13 @@ def _is_local(fs: fsspec.AbstractFileSystem | None) -> bool:
     return fs is None or isinstance(fs, LocalFileSystem)
 
 
-def _payload(node: BaseNode) -> Payload:
+def _payload(node: BaseNode) -> dict[str, Any]:
     """All of a node but its embedding."""
     told = node.to_dict(mode="json", exclude={"embedding"})
     return {"metadata": told.pop("metadata"), "node": told, "type": node.get_type(), "ref_doc_id": node.ref_doc_id}
 
 
-def _node(payload: Payload) -> BaseNode:
+def _node(payload: dict[str, Any]) -> BaseNode:
     return json_to_doc({DATA_KEY: {**payload["node"], "metadata": payload["metadata"]}, TYPE_KEY: payload["type"]})
 
 
@@ -417,7 +416,7 @@ def _decide(index: Index, within: Filter, name: str, test: Callable[[str], bool]
     return chosen
 
 
-def _stored(index: Index, names: list[str]) -> dict[str, Payload]:
+def _stored(index: Index, names: list[str]) -> dict[str, dict[str, Any]]:
     """Payloads of what there is of ``names``."""
     while True:
         try:

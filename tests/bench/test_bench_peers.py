@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,14 @@ from bench.peers.systems import PACKAGES, System, systems, version
 ROOT = Path(__file__).parents[2]
 ALL = systems(bits=64, axes=32, fields=16, lists=16, opq_learn=1000)
 INSTALLED = [system for system in ALL if system.installed]
+
+
+@pytest.mark.skipif("LSQINDEX_PEERS" not in os.environ, reason="make test-bench installs the peers")
+def test_all_peers_are_installed() -> None:
+    """What follows measures the libraries that are there; here none may be missing."""
+    wheels_of_scann = sys.platform == "linux" and platform.machine() == "x86_64" and sys.version_info < (3, 14)
+    missing = {system.package for system in ALL if not system.installed}
+    assert missing <= (set() if wheels_of_scann else {"scann"})
 
 
 def _peers(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
