@@ -63,7 +63,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 check found something wrong, 2 not understood, 3 an error, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 check found a problem, 2 wrong usage, 3 error, 130 interrupted.",
 )
 
 
@@ -79,7 +79,7 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """An embedding index in one file: make it, fill it, search it.
+    """An embedding index in one file: create it, fill it, search it.
 
     \b
     Example: lsqindex create news.lsq --like vectors.npy --bits 256

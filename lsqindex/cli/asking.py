@@ -28,19 +28,20 @@ _AT_ONCE = 1024
 def search(
     path: opt.IndexFile,
     queries: Annotated[
-        str, typer.Argument(metavar="QUERIES", help="A file of vectors, as for add; or a JSON list, or list of lists.")
+        str,
+        typer.Argument(metavar="QUERIES", help="A file of vectors, as for add; or queries as a JSON list."),
     ],
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="So many nearest.")] = 10,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Number of nearest neighbours.")] = 10,
     strategy: Annotated[
-        opt.Strategy, typer.Option(help="Read all codes, or what the multi-index returns.")
+        opt.Strategy, typer.Option(help="Scan all codes, or only the candidates of the multi-index.")
     ] = opt.Strategy.auto,
-    distance: Annotated[opt.Ranking, typer.Option(help="What is compared with codes.")] = opt.Ranking.auto,
+    distance: Annotated[opt.Ranking, typer.Option(help="How queries are compared with codes.")] = opt.Ranking.auto,
     rerank: Annotated[
         int | None,
-        typer.Option(min=0, help="Re-rank so many candidates by kept vectors; as many as needed if not given."),
+        typer.Option(min=0, help="Candidates to re-rank by kept vectors; as many as needed if not given."),
     ] = None,
-    probes: Annotated[int | None, typer.Option(min=1, help="Multi-index: look into so many buckets.")] = None,
-    candidates: Annotated[int | None, typer.Option(min=1, help="Multi-index: rank so many rows.")] = None,
+    probes: Annotated[int | None, typer.Option(min=1, help="Multi-index: number of buckets to read.")] = None,
+    candidates: Annotated[int | None, typer.Option(min=1, help="Multi-index: number of rows to rank.")] = None,
     only: Annotated[
         str | None,
         typer.Option(
@@ -55,7 +56,7 @@ def search(
     dtype: opt.RawType = None,
     as_json: opt.Json = False,
 ) -> None:
-    """The nearest vectors of each query; smaller distances are nearer, in every metric.
+    """Find the nearest vectors of each query. Smaller is nearer, in every metric.
 
     \b
     Example: lsqindex search news.lsq queries.npy --k 5
@@ -92,7 +93,7 @@ def _query_blocks(stack: ExitStack, queries: str, wanted: Wanted) -> Iterator[An
     try:
         rows = np.asarray(json.loads(queries), np.float32)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InputError(f"queries: a JSON list of numbers, or of lists of one length, is needed ({error})") from None
+        raise InputError(f"queries: not a JSON list of numbers, or of lists of equal length ({error})") from None
     return iter([rows[None] if rows.ndim == 1 else rows])
 
 
@@ -127,13 +128,13 @@ def _print_answers_json(answers: Iterator[tuple[int, list[Any]]]) -> None:
 def get(
     path: opt.IndexFile,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Ids; after -- where they begin with -.")
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Ids; put -- before ids that begin with -.")
     ] = None,
     file: Annotated[str | None, typer.Option("--ids", metavar="FILE", help="Or a file of ids.")] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Write a .npy file.")] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Vectors by their ids: as they were added where they are kept, else reconstructed from their codes.
+    """Print vectors by id: as they were added if they are kept, otherwise reconstructed from their codes.
 
     \b
     Example: lsqindex get news.lsq 17 18
@@ -157,7 +158,7 @@ def _short(row: Any) -> str:
 
 
 def info(path: opt.IndexFile, as_json: opt.Json = False) -> None:
-    """Numbers about an index: vectors, encoder, bytes.
+    """Print facts about an index: vectors, encoder, bytes.
 
     \b
     Example: lsqindex info news.lsq
@@ -179,7 +180,7 @@ def info(path: opt.IndexFile, as_json: opt.Json = False) -> None:
 
 
 def check(path: opt.IndexFile, as_json: opt.Json = False) -> None:
-    """Look at every page, checksum and number; exit code 1 where something is wrong.
+    """Verify every page, checksum and reference. The exit code is 1 if something is wrong.
 
     \b
     Example: lsqindex check news.lsq && echo sound
@@ -204,7 +205,7 @@ def check(path: opt.IndexFile, as_json: opt.Json = False) -> None:
 
 
 def encoders(as_json: opt.Json = False) -> None:
-    """The encoders that can be used here, those of installed plugins included.
+    """List the available encoders, including those of installed plugins.
 
     \b
     Example: lsqindex encoders

@@ -21,19 +21,20 @@ from .values import id_kind, ids_asked, parameters
 _TRAINING_ROWS = 65_536
 
 On = Annotated[
-    str | None, typer.Option("--on", metavar="VECTORS", help="Train on a sample of this file, not on what is stored.")
+    str | None,
+    typer.Option("--on", metavar="VECTORS", help="Train on a sample of this file instead of the stored vectors."),
 ]
 
 
 def delete(
     path: opt.IndexFile,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Ids; after -- where they begin with -.")
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Ids; put -- before ids that begin with -.")
     ] = None,
     file: Annotated[str | None, typer.Option("--ids", metavar="FILE", help="Or a file of ids.")] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Delete vectors by their ids; ids that are not there are not an error.
+    """Delete vectors by id. Unknown ids are not an error.
 
     \b
     Example: lsqindex delete news.lsq 17 18 19
@@ -45,7 +46,7 @@ def delete(
         if as_json:
             show.print_json({"deleted": deleted, "vectors": len(index)})
         else:
-            show.say(f"{path}: {deleted:,} of {len(names):,} were there and are deleted, {len(index):,} are left")
+            show.say(f"{path}: {deleted:,} of {len(names):,} ids deleted, {len(index):,} vectors left")
 
 
 def train(
@@ -57,7 +58,7 @@ def train(
     dataset: opt.Dataset = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Train the encoder, on what is stored or on a sample of a file, and encode what is stored anew.
+    """Train the encoder on the stored vectors or on a sample of a file, and re-encode what is stored.
 
     An index trains itself when it has enough vectors; a trained one can be trained
     again where vectors are kept.
@@ -86,7 +87,7 @@ def reencode(
     dataset: opt.Dataset = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Swap the encoder: train it, encode everything anew, switch at once. Needs kept vectors.
+    """Change the encoder: train it, re-encode everything, and switch over. Needs kept vectors.
 
     \b
     Example: lsqindex reencode news.lsq itq --bits 128
@@ -113,11 +114,11 @@ def _tell_encoder(index: Index, seconds: float, as_json: bool) -> None:
         show.print_json({**index.stats(), "seconds": seconds})
     else:
         size = index.stats()["code_bytes"]
-        show.say(f"{index.path}: {index.encoder}, {size} bytes a code, {len(index):,} vectors, in {seconds:.1f} s")
+        show.say(f"{index.path}: {index.encoder}, {size} bytes per code, {len(index):,} vectors, in {seconds:.1f} s")
 
 
 def compact(path: opt.IndexFile, as_json: opt.Json = False) -> None:
-    """Give the space of deleted vectors back; others may read meanwhile.
+    """Reclaim the space of deleted vectors. Others can read meanwhile.
 
     \b
     Example: lsqindex compact news.lsq
@@ -136,10 +137,10 @@ def compact(path: opt.IndexFile, as_json: opt.Json = False) -> None:
 def copy(
     path: opt.IndexFile,
     to: Annotated[Path, typer.Argument(metavar="COPY", help="The file of the copy.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace an index that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing index.")] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """A compacted copy, of one moment, while others read and write: a backup.
+    """Write a compacted copy of one snapshot, as a backup. Others can read and write meanwhile.
 
     \b
     Example: lsqindex copy news.lsq backup/news.lsq

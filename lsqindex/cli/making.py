@@ -20,30 +20,34 @@ from .values import id_kind, ids_in_file, ids_of, parameters
 
 def create(
     path: opt.IndexFile,
-    dim: Annotated[int | None, typer.Option(min=1, help="Dimensions of the vectors.")] = None,
-    like: Annotated[str | None, typer.Option(metavar="VECTORS", help="Or: as many as this file's.")] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="Number of dimensions.")] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="VECTORS", help="Take the number of dimensions from this file.")
+    ] = None,
     metric: Annotated[opt.Metric, typer.Option(help="How distances are measured; l2 is squared.")] = opt.Metric.l2,
     encoder: Annotated[str, typer.Option(help="How vectors are compressed; see [bold]lsqindex encoders[/].")] = "lsq",
     bits: opt.Bits = None,
     parameter: opt.Parameters = None,
     keep_vectors: Annotated[
         opt.Kept | None,
-        typer.Option(help="Keep the vectors beside their codes, for exact re-ranking and reencode; or only the codes."),
+        typer.Option(
+            help="Keep the vectors beside their codes, for exact re-ranking and reencode; none keeps only the codes."
+        ),
     ] = None,
-    subset: Annotated[opt.Subset | None, typer.Option(help="List rows by parts of their codes.")] = None,
+    subset: Annotated[opt.Subset | None, typer.Option(help="Also index the rows by parts of their codes.")] = None,
     table_bits: Annotated[
-        int | None, typer.Option(min=4, max=20, help="Bits of a table of the multi-index; chosen if not given.")
+        int | None, typer.Option(min=4, max=20, help="Multi-index: bits per table; chosen automatically if not given.")
     ] = None,
     ids: Annotated[opt.IdKind, typer.Option(help="What ids are.")] = opt.IdKind.int,
     train_size: Annotated[
-        int | None, typer.Option(min=1, help="Train by itself at so many vectors; 10,000 by default.")
+        int | None, typer.Option(min=1, help="Train automatically at this many vectors; 10,000 by default.")
     ] = None,
     file_format: opt.Format = None,
     column: opt.Column = None,
     dataset: opt.Dataset = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Make a new, empty index.
+    """Create a new, empty index.
 
     \b
     Example: lsqindex create news.lsq --dim 384 --metric cosine --bits 256 --keep-vectors int8
@@ -76,10 +80,10 @@ def add(
     path: opt.IndexFile,
     vectors: opt.Vectors,
     ids: Annotated[
-        str | None, typer.Option("--ids", metavar="FILE", help="Ids: a .npy file, or text with one in a line.")
+        str | None, typer.Option("--ids", metavar="FILE", help="Ids: a .npy file, or a text file with one id per line.")
     ] = None,
-    upsert: Annotated[bool, typer.Option("--upsert", help="Replace vectors whose ids are there already.")] = False,
-    batch: Annotated[int, typer.Option(min=1, help="Vectors in one transaction, and in memory.")] = 16_384,
+    upsert: Annotated[bool, typer.Option("--upsert", help="Replace vectors whose ids exist already.")] = False,
+    batch: Annotated[int, typer.Option(min=1, help="Vectors per transaction; this many are held in memory.")] = 16_384,
     threads: opt.Threads = None,
     file_format: opt.Format = None,
     column: opt.Column = None,
@@ -89,7 +93,7 @@ def add(
     dtype: opt.RawType = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Add the vectors of a file, in batches; each is on the disk when it is done.
+    """Add the vectors of a file in batches. Each batch is durable when it is done.
 
     Ctrl-C keeps the batches that are done. An index that is not trained trains itself
     on the way, on what has come by then: where a file is sorted by something,
@@ -102,7 +106,7 @@ def add(
     """
     wanted = Wanted(file_format, column, id_column, dataset, dim, dtype)
     if ids is not None and id_column is not None:
-        raise typer.BadParameter("--ids or --id-column, not both")
+        raise typer.BadParameter("give --ids or --id-column, not both")
     if ids == "-" == vectors:
         raise typer.BadParameter("vectors and ids cannot both come from stdin")
     with Index.open(path) as index, open_source(vectors, wanted) as source:
@@ -146,7 +150,8 @@ def _place(source: Source, done: int, block: Block) -> str:
     """Where in the file a batch is, for messages that count within it."""
     if not done and len(block.vectors) == source.count:
         return ""
-    return f"{source.name}, the batch of rows {done:,} to {done + len(block.vectors) - 1:,} (all before it are added): "
+    rows = f"rows {done:,} to {done + len(block.vectors) - 1:,}"
+    return f"{source.name}, the batch of {rows} (the rows before it were added): "
 
 
 def _is_text(name: Any) -> bool:
@@ -159,13 +164,13 @@ def _with_ids(source: Source, ids: Any, batch: int) -> Iterator[Block]:
         yield from source.blocks(batch)
         return
     if source.count is not None and len(ids) != source.count:
-        raise InputError(f"{source.name}: {source.count:,} vectors and {len(ids):,} ids; one for each is needed")
+        raise InputError(f"{source.name}: {source.count:,} vectors but {len(ids):,} ids; give one id for each vector")
     first = 0
     for block in source.blocks(batch):
         end = first + len(block.vectors)
         if end > len(ids):
-            raise InputError(f"{source.name}: {len(ids):,} ids, and more vectors; {first:,} are added")
+            raise InputError(f"{source.name}: more vectors than ids ({len(ids):,}); {first:,} vectors were added")
         yield Block(block.vectors, ids[first:end])
         first = end
     if first < len(ids):
-        show.complain(f"{len(ids):,} ids for {first:,} vectors; the last ones were not used")
+        show.complain(f"{len(ids):,} ids for {first:,} vectors; the last ids were not used")

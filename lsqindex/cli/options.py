@@ -10,7 +10,7 @@ import typer
 
 
 class Metric(str, Enum):
-    """How far two vectors are from each other."""
+    """The distance between two vectors."""
 
     l2 = "l2"
     cosine = "cosine"
@@ -34,7 +34,7 @@ class IdKind(str, Enum):
 
 
 class Subset(str, Enum):
-    """Structures by which a search need not read all rows."""
+    """Structures that let a search read only part of the rows."""
 
     multi_index = "multi-index"
 
@@ -48,7 +48,7 @@ class Strategy(str, Enum):
 
 
 class Ranking(str, Enum):
-    """By what a search ranks them."""
+    """How a search ranks candidates."""
 
     auto = "auto"
     asymmetric = "asymmetric"
@@ -65,33 +65,34 @@ Vectors = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Use so many threads; all processors by default.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads; all processors by default.")]
 Parameters = Annotated[
     list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of the encoder.")
 ]
-Bits = Annotated[int | None, typer.Option(min=1, help="Bits of a code; the encoder's default if not given.")]
+Bits = Annotated[int | None, typer.Option(min=1, help="Bits per code; the encoder's default if not given.")]
 
 _OF_FILES = "Reading vectors"
 Format = Annotated[
     str | None,
-    typer.Option("--format", rich_help_panel=_OF_FILES, help="The file's format, where its name does not tell."),
+    typer.Option("--format", rich_help_panel=_OF_FILES, help="The format of the file, if its name does not show it."),
 ]
 Column = Annotated[
     str | None,
-    typer.Option(rich_help_panel=_OF_FILES, help="Parquet, Arrow: the column of lists that has the vectors."),
+    typer.Option(rich_help_panel=_OF_FILES, help="Parquet, Arrow: the list column that holds the vectors."),
 ]
 IdColumn = Annotated[
     str | None,
     typer.Option(
         rich_help_panel=_OF_FILES,
-        help="The column (array, dataset) that has the ids; in a CSV file without names its number, from 1.",
+        help="The column (array, dataset) that holds the ids; for a CSV file without a header, its number, from 1.",
     ),
 ]
 Dataset = Annotated[
     str | None,
     typer.Option(rich_help_panel=_OF_FILES, help="HDF5: the dataset, 'train' by default; .npz: the array."),
 ]
-RawDim = Annotated[int | None, typer.Option("--dim", min=1, rich_help_panel=_OF_FILES, help="Raw: numbers a vector.")]
+RawDim = Annotated[int | None, typer.Option("--dim", min=1, rich_help_panel=_OF_FILES, help="Raw: numbers per vector.")]
 RawType = Annotated[
-    str | None, typer.Option("--dtype", rich_help_panel=_OF_FILES, help="Raw: type of a number, float32 by default.")
+    str | None,
+    typer.Option("--dtype", rich_help_panel=_OF_FILES, help="Raw: the type of the numbers, float32 by default."),
 ]

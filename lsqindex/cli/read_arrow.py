@@ -84,7 +84,7 @@ def _column(name: str, pa: Any, schema: Any, wanted: Wanted) -> str:
     fitting = [field.name for field in schema if _fits(pa, field.type)]
     column = choose(name, "column", wanted.column, schema.names, fitting)
     if column not in fitting:
-        raise InputError(f"{name}: column {column!r} has {schema.field(column).type}, lists of numbers are needed")
+        raise InputError(f"{name}: column {column!r} has type {schema.field(column).type}, not lists of numbers")
     if wanted.id_column is not None:
         choose(name, "column", wanted.id_column, schema.names, [])
     return column

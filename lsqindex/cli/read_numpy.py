@@ -77,7 +77,7 @@ def _stream(name: str, stream: Any, ids: Any = None, close: Callable[[], None] =
         raise InputError(f"{name}: is stored by columns and cannot be read in blocks; save np.ascontiguousarray of it")
     count, dim = shape
     if ids is not None and len(ids) != count:
-        raise InputError(f"{name}: {count:,} vectors and {len(ids):,} ids; one for each is needed")
+        raise InputError(f"{name}: {count:,} vectors but {len(ids):,} ids; give one id for each vector")
     plain = streamed(name, stream, dim, dtype, count)
 
     def blocks(size: int) -> Iterator[Block]:

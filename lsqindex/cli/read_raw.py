@@ -15,11 +15,11 @@ def open_raw(name: str, wanted: Wanted, stream: BinaryIO | None) -> Source:
     """Numbers of --dtype, --dim a vector, in the machine's byte order."""
     wanted.only(name, "dim", "dtype")
     if wanted.dim is None:
-        raise typer.BadParameter(f"raw numbers from {name} need --dim, and --dtype where they are not float32")
+        raise typer.BadParameter(f"raw numbers from {name} need --dim, and --dtype if they are not float32")
     try:
         dtype = np.dtype(wanted.dtype or "float32")
     except TypeError:
-        raise typer.BadParameter(f"--dtype {wanted.dtype}: a type of NumPy is needed, such as float16") from None
+        raise typer.BadParameter(f"--dtype {wanted.dtype}: not a NumPy type, such as float16") from None
     if dtype.kind not in "fiub":
         raise typer.BadParameter(f"--dtype {wanted.dtype}: is not a numeric type")
     if stream is not None:

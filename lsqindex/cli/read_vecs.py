@@ -48,7 +48,7 @@ def _open(name: str, wanted: Wanted, dtype: np.dtype[Any]) -> Source:
     if size % width:
         raise InputError(
             f"{name}: {size // width:,} vectors of {dim} dimensions and {size % width} bytes of one more; the file is "
-            "cut off, or of another format"
+            "truncated, or of another format"
         )
     raw = np.memmap(name, np.uint8, "r", shape=(size // width, width))
     return sliced(name, _Rows(name, raw, dim, dtype))

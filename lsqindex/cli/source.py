@@ -86,10 +86,10 @@ class Source:
 def sliced(name: str, rows: Any, ids: Any = None, close: Callable[[], Any] = lambda: None) -> Source:
     """A source of something with ``shape`` and slices: a memory map, a dataset."""
     if len(rows.shape) != 2:
-        raise InputError(f"{name}: shape (n, dim) is needed, got {tuple(rows.shape)}")
+        raise InputError(f"{name}: expected shape (n, dim), got {tuple(rows.shape)}")
     count, dim = (int(size) for size in rows.shape)
     if ids is not None and len(ids) != count:
-        raise InputError(f"{name}: {count:,} vectors and {len(ids):,} ids; one for each is needed")
+        raise InputError(f"{name}: {count:,} vectors but {len(ids):,} ids; give one id for each vector")
 
     def blocks(size: int) -> Iterator[Block]:
         for first in range(0, count, size):
@@ -110,8 +110,8 @@ def streamed(name: str, stream: BinaryIO, dim: int, dtype: np.dtype[Any], count:
             data = _read(stream, wanted * width)
             if len(data) % width or (count is not None and len(data) < wanted * width):
                 raise InputError(
-                    f"{name}: ends within vector {done + len(data) // width:,}, "
-                    f"{len(data) % width} of its {width} bytes are there; is it cut off, or --dim or --dtype wrong?"
+                    f"{name}: ends in the middle of vector {done + len(data) // width:,}, "
+                    f"{len(data) % width} of {width} bytes read; is the file truncated, or are --dim or --dtype wrong?"
                 )
             if not data:
                 return

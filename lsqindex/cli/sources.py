@@ -55,10 +55,10 @@ def open_source(name: str, wanted: Wanted | None = None) -> Source:
             raise InputError(f"{name}: is a directory; give a file")
         if os.path.exists(name):  # noqa: PTH110
             raise InputError(f"{name}: is a pipe or a device; give a file, or - to read from stdin")
-        raise FileNotFoundError(2, "there is no such file", name or "''")
+        raise FileNotFoundError(2, "no such file", name or "''")
     kind = wanted.format or _format_of(name)
     if kind not in _READERS:
-        raise InputError(f"--format {kind}: is not known; there are {', '.join(_READERS)}")
+        raise InputError(f"--format {kind}: unknown; known formats are {', '.join(_READERS)}")
     stream: Any = None
     if name == "-":
         if kind not in _FROM_STDIN:
@@ -76,7 +76,7 @@ def _format_of(name: str) -> str:
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(
-            f"{name}: the name does not tell the format, which needs one of the endings {' '.join(SUFFIXES)}; "
+            f"{name}: the name does not show the format; known endings are {' '.join(SUFFIXES)}; "
             "rename the file, or give --format"
         )
     return SUFFIXES[suffix]

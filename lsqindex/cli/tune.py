@@ -29,8 +29,12 @@ _FRESH = 2
 
 def tune(
     vectors: opt.Vectors,
-    recall: Annotated[float, typer.Option(min=0, max=1, help="Share of the true nearest that must be found.")] = 0.95,
-    limit: Annotated[int | None, typer.Option("--bytes", min=1, help="Bytes a vector may take, all included.")] = None,
+    recall: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the true nearest neighbours that must be found.")
+    ] = 0.95,
+    limit: Annotated[
+        int | None, typer.Option("--bytes", min=1, help="Most bytes per vector, everything included.")
+    ] = None,
     metric: Annotated[opt.Metric, typer.Option(help="How distances are measured.")] = opt.Metric.l2,
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="Of the k nearest.")] = 10,
     growth: Annotated[
@@ -44,9 +48,7 @@ def tune(
         typer.Option(min=10, help="Vectors held out to choose by; twice as many confirm the choice. 200 by default."),
     ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Start no new trial after this time.")] = 120,
-    everything: Annotated[
-        bool, typer.Option("--all", help="List every trial, not only those that no other beats.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List all trials, not only the best ones.")] = False,
     file_format: opt.Format = None,
     column: opt.Column = None,
     dataset: opt.Dataset = None,
@@ -232,11 +234,11 @@ def _report(
         f"       capitals: re-ranked by kept vectors; ◉ the one to use; ┄ the recall wanted with {wanted:,} vectors\n"
     )
     if reached:
-        show.say(f"Use this: {chosen.bytes} bytes a vector. {_told(task, chosen)}\n")
+        show.say(f"Use this: {chosen.bytes} bytes per vector. {_told(task, chosen)}\n")
     else:
         size = "" if limit is None else f" within {limit} bytes"
         show.say(f"Nothing that was tried can promise recall {recall:g} for {wanted:,} vectors{size}.")
-        show.say(f"The best of them takes {chosen.bytes} bytes a vector. {_told(task, chosen)}")
+        show.say(f"The best of them takes {chosen.bytes} bytes per vector. {_told(task, chosen)}")
         if limit is not None:
             show.say("A larger --bytes allows more.")
         if task.left_out:

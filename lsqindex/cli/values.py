@@ -26,7 +26,7 @@ def parameters(pairs: list[str] | None, bits: int | None) -> dict[str, Any]:
     for pair in pairs or []:
         name, equals, text = pair.partition("=")
         if not (name and equals):
-            raise typer.BadParameter(f"{pair!r}: NAME=VALUE is needed, such as axes=64")
+            raise typer.BadParameter(f"{pair!r}: not of the form NAME=VALUE, such as axes=64")
         if name in made:
             raise typer.BadParameter(f"{name} is given twice")
         made[name] = _value(text)
@@ -57,7 +57,7 @@ def ids_of(texts: list[str], kind: str, where: str = "ids") -> Any:
         return np.array([int(text) for text in texts], np.int64)
     except (ValueError, OverflowError):
         odd = next(text for text in texts if not _fits(text))
-        raise InputError(f"{where}: {odd!r} is not a whole number of 64 bits, and the ids of this index are") from None
+        raise InputError(f"{where}: {odd!r} is not a 64-bit integer, as the ids of this index are") from None
 
 
 def _fits(text: str) -> bool:
@@ -78,7 +78,7 @@ def ids_in_file(name: str, kind: str) -> Any:
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: is not a text file with one id in a line ({error.reason})") from error
+        raise InputError(f"{name}: not a text file with one id per line ({error.reason})") from error
     return ids_of([line for line in text.splitlines() if line.strip()], kind, name)
 
 
@@ -113,7 +113,7 @@ def _payload_filter(text: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise InputError(
             f'--filter: not a JSON object: {error}; write a filter over payloads as \'{{"lang": "en"}}\', '
-            "and ids that begin with a brace in a file of ids"
+            "or put ids that begin with a brace into a file"
         ) from None
 
 

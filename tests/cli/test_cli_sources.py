@@ -292,7 +292,7 @@ def test_raw_numbers_need_dimensions(
     assert main(["add", index, "-"]) == 2
     assert main(["add", index, "-", "--dim", "6", "--dtype", "str"]) == 2
     assert main(["add", index, "-", "--dim", "6"]) == 3
-    assert "cut off" in capfd.readouterr().err
+    assert "truncated" in capfd.readouterr().err
 
 
 def test_wrong_dimensions(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

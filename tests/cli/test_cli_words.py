@@ -48,7 +48,7 @@ def test_a_pipe_gets_plain_text_and_errors_have_no_traceback(index: Path) -> Non
     assert done.returncode == 0 and "\x1b" not in done.stdout
     assert process("--help").stdout.count("\x1b") == 0
     missing = process("search", index, "nothing.npy")
-    assert missing.returncode == 3 and missing.stderr == "lsqindex: nothing.npy: there is no such file\n"
+    assert missing.returncode == 3 and missing.stderr == "lsqindex: nothing.npy: no such file\n"
     assert missing.stdout == ""
 
 
