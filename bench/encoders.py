@@ -114,7 +114,7 @@ def others(bits: int) -> list[Other]:
 
 SPEED_REPEATS = 3
 
-# -- recall: asymmetric, at equal bytes a row -----------------------------------------------------
+# -- recall: asymmetric, at equal bytes a row --------------------------------------------------------------------------
 
 
 def recall(run: Run) -> Iterator[Question]:
@@ -183,7 +183,7 @@ def _recall_values(code_size: int, bits: int, recall10: float, train: float, rat
     return {"bytes/row": code_size, "recall10@10": recall10, "train s": train, "encode/s": rate}
 
 
-# -- lengths: inner products of rows whose lengths vary --------------------------------------------
+# -- lengths: inner products of rows whose lengths vary ----------------------------------------------------------------
 
 #: Deviations of the logarithm of the length, and rows of the base at most.
 SIGMAS, LENGTHS_ROWS = (0.5, 1.0), 20_000
@@ -206,7 +206,7 @@ def _recall_of_lengths(system: str, name: str, bits: int, sigma: float) -> dict[
     return {"bytes/row": encoder.code_size, "recall10@10": recall10_at_10(ranking, dataset.truth)}
 
 
-# -- distortion: the reconstruction error against the Gaussian bound ------------------------------
+# -- distortion: the reconstruction error against the Gaussian bound ---------------------------------------------------
 
 
 def distortion(run: Run) -> Iterator[Question]:
@@ -250,7 +250,7 @@ def _distortion_values(run: Run, name: str, error: float) -> dict[str, Any]:
     return {"relative error": error, "ratio": error / bound["relative error"]}
 
 
-# -- speed: training and encoding against FAISS OPQ -----------------------------------------------
+# -- speed: training and encoding against FAISS OPQ --------------------------------------------------------------------
 
 
 def speed(run: Run) -> Iterator[Question]:
@@ -303,7 +303,7 @@ def _index_to_time(run: Run, opq: str, dataset: data.Dataset) -> FaissIndex:
     return index
 
 
-# -- kernels --------------------------------------------------------------------------------------
+# -- kernels -----------------------------------------------------------------------------------------------------------
 
 
 def compiled(run: Run) -> Iterator[Question]:
@@ -312,14 +312,14 @@ def compiled(run: Run) -> Iterator[Question]:
             yield ask("random", kernel.name, {"simd": level}, kernels.measure, kernel, level)
 
 
-# -- all together ---------------------------------------------------------------------------------
+# -- all together ------------------------------------------------------------------------------------------------------
 
 
 def _needs(plan: Plan, section: str) -> tuple[str, ...]:
     return {"speed": (plan.speed,), "kernels": (), "lengths": plan.lengths}.get(section, plan.data)
 
 
-# -- bars
+# -- bars --------------------------------------------------------------------------------------------------------------
 
 
 def _recall_verdict(rows: Rows, data: str, bits: int, main_bits: int) -> Verdict:

@@ -123,7 +123,7 @@ QUICK = Plan(
 
 Run = runner.Run[Plan, Shelf]
 
-# -- lsq: the whole scan and the progressive one against FAISS's fast scan --------------------------
+# -- lsq: the whole scan and the progressive one against FAISS's fast scan ---------------------------------------------
 
 
 def lsq(run: Run) -> Iterator[Question]:
@@ -162,7 +162,7 @@ def _lsq(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, An
         return systems.compare(plan, compared, mode, collection.queries, shelf.truth(collection), rival)
 
 
-# -- hamming: binary codes, the same ones in FAISS --------------------------------------------------
+# -- hamming: binary codes, the same ones in FAISS ---------------------------------------------------------------------
 
 
 def hamming(run: Run) -> Iterator[Question]:
@@ -195,7 +195,7 @@ def _unequal(ours: System, theirs: System, mode: Mode, queries: Any) -> int:
     return int((np.sort(distances[0], axis=1) != np.sort(distances[1], axis=1)).any(axis=1).sum())
 
 
-# -- rerank: the best again by their kept vectors ---------------------------------------------------
+# -- rerank: the best again by their kept vectors ----------------------------------------------------------------------
 
 
 def rerank(run: Run) -> Iterator[Question]:
@@ -223,7 +223,7 @@ def _of(collection: Collection, mode: Mode) -> dict[str, Any]:
 #: Several times what a processor's caches hold.
 _FLUSH_BYTES = 256 << 20
 
-# -- threads: several against one -------------------------------------------------------------------
+# -- threads: several against one --------------------------------------------------------------------------------------
 
 
 def threads(run: Run) -> Iterator[Question]:
@@ -241,7 +241,7 @@ def _threads(run: Run, mode: Mode) -> dict[str, dict[str, Any]]:
         return systems.compare(run.plan, compared, mode, collection.queries, run.shelf.truth(collection), "1")
 
 
-# -- growth: time per query against the number of vectors -------------------------------------------
+# -- growth: time per query against the number of vectors --------------------------------------------------------------
 
 
 def growth(run: Run) -> Iterator[Question]:
@@ -284,7 +284,7 @@ def _growth(run: Run, mode: Mode) -> dict[int, dict[str, Any]]:
     return found
 
 
-# -- memory: gigabytes of codes a second ------------------------------------------------------------
+# -- memory: gigabytes of codes a second -------------------------------------------------------------------------------
 
 
 def memory(run: Run) -> Iterator[Question]:
@@ -323,7 +323,7 @@ def _memory(run: Run, caches: str) -> dict[str, dict[str, Any]]:
     }
 
 
-# -- call: what one search costs beside its kernel, on few vectors ----------------------------------
+# -- call: what one search costs beside its kernel, on few vectors -----------------------------------------------------
 
 
 def call(run: Run) -> Iterator[Question]:
@@ -385,7 +385,7 @@ def _calls_from_memory(function: Callable[[Any], Any], arguments: list[Any], cou
     return turn
 
 
-# -- bars
+# -- bars --------------------------------------------------------------------------------------------------------------
 
 
 def lsq_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
@@ -467,7 +467,7 @@ def _points(row: Row | None, other: Row | None) -> float | None:
     return None if row is None or other is None else 100 * (row["recall10@10"] - other["recall10@10"])
 
 
-# -- the benchmark
+# -- the benchmark -----------------------------------------------------------------------------------------------------
 
 _SPEED = ("queries/s", "µs", "spread")
 _RATIO = ("ratio", "low", "high", "of medians")

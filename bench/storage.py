@@ -118,7 +118,7 @@ class Run(runner.Run[Plan, Shelf]):
         return ask(self.shelf.mixture.name, system, parameters, *call)
 
 
-# -- open: a fresh process, the first query, later ones ---------------------------------------------
+# -- open: a fresh process, the first query, later ones ----------------------------------------------------------------
 
 
 def opening(run: Run) -> Iterator[Question]:
@@ -157,7 +157,7 @@ def _derived(results: list[dict[str, float]]) -> dict[str, float]:
     }
 
 
-# -- add: one vector at a time ----------------------------------------------------------------------
+# -- add: one vector at a time -----------------------------------------------------------------------------------------
 
 
 def adding(run: Run) -> Iterator[Question]:
@@ -210,7 +210,7 @@ def _changes(run: Run, what: str, count: int) -> dict[int, dict[str, Any]]:
     }
 
 
-# -- bulk: how much of it is encoding ---------------------------------------------------------------
+# -- bulk: how much of it is encoding ----------------------------------------------------------------------------------
 
 
 def bulk(run: Run) -> Iterator[Question]:
@@ -259,7 +259,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# -- size: the file against what it must hold -------------------------------------------------------
+# -- size: the file against what it must hold --------------------------------------------------------------------------
 
 
 def size(run: Run) -> Iterator[Question]:
@@ -307,7 +307,7 @@ def _size(run: Run, kind: Kind, index: Index, path: Path) -> dict[str, Any]:
     }
 
 
-# -- updates: does the file stay small? -------------------------------------------------------------
+# -- updates: does the file stay small? --------------------------------------------------------------------------------
 
 
 def updates(run: Run) -> Iterator[Question]:
@@ -351,7 +351,7 @@ def _updates(run: Run, kind: Kind) -> dict[str, Any]:
     }
 
 
-# -- memory -----------------------------------------------------------------------------------------
+# -- memory ------------------------------------------------------------------------------------------------------------
 
 
 def memory(run: Run) -> Iterator[Question]:
@@ -365,7 +365,7 @@ def _memory(run: Run, rows: int) -> dict[str, Any]:
     return run.fresh("memory", path)
 
 
-# -- bars
+# -- bars --------------------------------------------------------------------------------------------------------------
 
 
 def opening_bars(rows: Rows, _: Plan) -> Iterator[Verdict]:
@@ -445,7 +445,7 @@ def _less_page_ins(row: Row | None) -> float | None:
     return float(row["set-up"]) - float(row["page-ins"]) if row else None
 
 
-# -- the benchmark
+# -- the benchmark -----------------------------------------------------------------------------------------------------
 
 _OPEN_COLUMNS = ("open", "first", "later", "open + first", "set-up", "read")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lsqindex import Index, MultiIndex
 from lsqindex.encoders import Encoder, make_encoder
@@ -25,13 +24,14 @@ from .framework.bars import Verdict, at_least, at_most, below, told, value
 from .framework.benchmark import Benchmark, Section, add_work
 from .framework.page import Curve, Plot
 from .framework.report import Rows, machine_facts
-from .framework.runner import Question, ask, timed
+from .framework.runner import Question, ask
 from .material import data, faiss_systems, inside, scores, systems
 from .material.compiled import compiled
 from .material.data import SEED
 from .material.measure import recall10_at_10, recall_curve
 from .material.shelf import Collection, Kind, Shelf
 from .material.systems import MODES, K, Mode, System
+from .material.tuned import Truth, Tuned, by_turns, fastest, searches, true_recall
 
 #: Names of systems, as the tables have them.
 SUBSET, SCAN, LSQ_SCAN = "multi-index", "scan, same codes", "scan, lsq codes"
@@ -153,7 +153,7 @@ QUICK = Plan(
 
 Run = runner.Run[Plan, Shelf]
 
-# -- text: scores and order against a plain reading of section 3.2 ------------------------------------
+# -- text: scores and order against a plain reading of section 3.2 -----------------------------------------------------
 
 
 def text(run: Run) -> Iterator[Question]:
@@ -161,7 +161,7 @@ def text(run: Run) -> Iterator[Question]:
         yield ask("random", name, parameters, scores.compared, name, parameters, run.plan.shapes)
 
 
-# -- paper: binary against n-ary codes, in the paper's protocol ----
+# -- paper: binary against n-ary codes, in the paper's protocol --------------------------------------------------------
 
 RANKS = (1, 10, 100, 1000)
 
@@ -212,26 +212,7 @@ def _by_score(encoder: Encoder, bits: int, name: str, answers: int) -> dict[str,
     }
 
 
-#: Single queries that tell which setting is the fastest.
-_SINGLES = 50
-
-#: Who tells the nearest codes.
-_EXACT = "BinaryFlat"
-
-Truth = NDArray[np.int64]
-Options = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """A system, what it is asked for, and the recall of its batches."""
-
-    system: System
-    options: Options
-    recall: float
-
-
-# -- speed: the multi-index against the scan ---------------------------------------------------------
+# -- speed: the multi-index against the scan ---------------------------------------------------------------------------
 
 
 def compared_speed(run: Run) -> Iterator[Question]:
@@ -252,10 +233,10 @@ def _speed(run: Run, collection: Collection, mode: Mode) -> dict[str, dict[str, 
             _by_scan(plan, SCAN, index, collection, truth, mode),
             _by_scan(plan, LSQ_SCAN, other, collection, truth, mode),
         ]
-        return _by_turns(plan, tuned, mode, collection.queries, SCAN)
+        return by_turns(plan, tuned, mode, collection.queries, SCAN)
 
 
-# -- growth: time per query against the number of vectors --------------------------------------------
+# -- growth: time per query against the number of vectors --------------------------------------------------------------
 
 
 def growth(run: Run) -> Iterator[Question]:
@@ -290,7 +271,10 @@ def _growth(run: Run, mode: Mode) -> dict[int, dict[str, Any]]:
     return found
 
 
-# -- hashes: FAISS's hash tables on the same codes ---------------------------------------------------
+# -- hashes: FAISS's hash tables on the same codes ---------------------------------------------------------------------
+
+#: Who tells the nearest codes.
+_EXACT = "BinaryFlat"
 
 
 def hashes(run: Run) -> Iterator[Question]:
@@ -338,8 +322,8 @@ def _hashes(run: Run, rival: str, flips: int) -> dict[str, dict[str, Any]]:
             ]
             for probes in (1, 2, 4, 8, 16, 32, *plan.probes)
         )
-        ours = _fastest(SUBSET_HAMMING, _searches(index), ladders, queries, recall_of, recall, "batch")
-        return _by_turns(plan, [ours, Tuned(search, {}, recall)], "batch", queries, rival)
+        ours = fastest(SUBSET_HAMMING, searches(index), ladders, queries, recall_of, recall, "batch")
+        return by_turns(plan, [ours, Tuned(search, {}, recall)], "batch", queries, rival)
 
 
 def _faiss_hash(run: Run, rival: str) -> dict[str, dict[str, Any]]:
@@ -351,7 +335,7 @@ def _faiss_hash(run: Run, rival: str) -> dict[str, dict[str, Any]]:
     return {"index": {"index": faiss_systems.FaissHash(rival, codes, plan.hash_bits)}}
 
 
-# -- what to ask for ---------------------------------------------------------------------------------
+# -- what to ask for ---------------------------------------------------------------------------------------------------
 
 
 def _by_lists(plan: Plan, name: str, index: Index, collection: Collection, truth: Truth, mode: Mode) -> Tuned:
@@ -360,70 +344,16 @@ def _by_lists(plan: Plan, name: str, index: Index, collection: Collection, truth
         [{"strategy": "subset", "probes": probes, "candidates": c, "rerank": c} for c in plan.candidates]
         for probes in plan.probes
     )
-    return _fastest(name, _searches(index), ladders, collection.queries, _true(truth), RECALL, mode)
+    return fastest(name, searches(index), ladders, collection.queries, true_recall(truth), RECALL, mode)
 
 
 def _by_scan(plan: Plan, name: str, index: Index, collection: Collection, truth: Truth, mode: Mode) -> Tuned:
     """The scan, its best rows ranked again by their vectors."""
     ladder = [{"strategy": "scan", "rerank": rows} for rows in (12, 16, 20, 25, 35, *plan.reranks)]
-    return _fastest(name, _searches(index), [ladder], collection.queries, _true(truth), RECALL, mode)
+    return fastest(name, searches(index), [ladder], collection.queries, true_recall(truth), RECALL, mode)
 
 
-def _true(truth: Truth) -> Callable[[Any], float]:
-    """The share of the true 10 nearest among those found."""
-    return lambda found: recall10_at_10(found[0], truth)
-
-
-def _searches(index: Index) -> Callable[[Options], Callable[[NDArray[Any]], Any]]:
-    return lambda options: lambda queries: index.search(queries, K, threads=1, **options)
-
-
-def _fastest(
-    name: str,
-    searches: Callable[[Options], Callable[[NDArray[Any]], Any]],
-    ladders: Sequence[list[Options]] | Iterator[list[Options]],
-    queries: Any,
-    recall_of: Callable[[Any], float],
-    recall: float,
-    mode: Mode,
-) -> Tuned:
-    """Of each ladder the first rung that reaches the recall; of these the fastest, or the best if none does."""
-    enough: list[tuple[float, int, Tuned]] = []
-    others: list[tuple[float, int, Tuned]] = []
-    for ladder in ladders:
-        for options in ladder:
-            search = searches(options)
-            found, seconds = timed(search, queries)
-            if mode == "single":
-                _, seconds = timed(lambda search=search: [search(query) for query in queries[:_SINGLES]])
-            own = recall_of(found)
-            tuned = Tuned(System(name, search), options, own)
-            if own >= recall:
-                enough.append((seconds, len(enough), tuned))
-                break
-            others.append((-own, len(others), tuned))
-    return min(enough)[2] if enough else min(others)[2]
-
-
-# -- by turns ----------------------------------------------------------------------------------------
-
-
-def _by_turns(plan: Plan, tuned: Sequence[Tuned], mode: Mode, queries: Any, rival: str) -> dict[str, dict[str, Any]]:
-    """Queries a second of each; ratios are to ``rival``'s."""
-    by_name = {own.system.name: systems.turn(plan, own.system, mode, queries) for own in tuned}
-    times = turns.by_turns(by_name, systems.rounds(plan, mode))
-    return {
-        own.system.name: {
-            "recall10@10": own.recall,
-            **{name: value for name, value in own.options.items() if name in ("probes", "candidates", "rerank")},
-            **systems.speed(times[own.system.name], systems.queries_of_turn(plan, mode, queries)),
-            **(turns.ratios(times[rival], times[own.system.name]) if own.system.name != rival else {}),
-        }
-        for own in tuned
-    }
-
-
-# -- accumulate: postings a second beside a bare loop -------------------------------------------------
+# -- accumulate: postings a second beside a bare loop ------------------------------------------------------------------
 
 _SOURCE = Path(__file__).with_name("material") / "bare_loop.c"
 _TIMES = 10
@@ -474,7 +404,7 @@ def _accumulate(run: Run) -> dict[str, dict[str, Any]]:
     }
 
 
-# -- size: what posting lists take --------------------------------------------------------------------
+# -- size: what posting lists take -------------------------------------------------------------------------------------
 
 
 def size(run: Run) -> Iterator[Question]:
@@ -489,7 +419,7 @@ def _size(run: Run) -> dict[str, Any]:
     return {"tables": stats["tables"], "MB": stats["posting_bytes"] / 1e6, "bytes a row and table": each}
 
 
-# -- bars
+# -- bars --------------------------------------------------------------------------------------------------------------
 
 
 def text_bars(rows: Rows, _: Plan) -> Iterator[Verdict]:
@@ -553,7 +483,7 @@ def size_bars(rows: Rows, _: Plan) -> Iterator[Verdict]:
     yield at_most("posting lists, bytes a row and table", 2.2, value(row, "bytes a row and table"))
 
 
-# -- the benchmark
+# -- the benchmark -----------------------------------------------------------------------------------------------------
 
 _SPEED = ("recall10@10", "probes", "candidates", "rerank", "queries/s", "µs", "spread", "ratio", "low", "high")
 

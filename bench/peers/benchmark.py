@@ -119,7 +119,7 @@ class Run(runner.Run[Plan, Shelf]):
         return ((name, system) for system in self.plan.systems(name) if not system.alike)
 
 
-# -- size and cold
+# -- size and cold -----------------------------------------------------------------------------------------------------
 
 
 def sizes(run: Run) -> Iterator[Question]:
@@ -167,7 +167,7 @@ def _opened(run: Run, name: str, system: System, cold: bool) -> dict[str, float]
     return {what: statistics.median(one[what] for one in found) for what in found[0]}
 
 
-# -- search
+# -- search ------------------------------------------------------------------------------------------------------------
 
 MODES = ("single", "batch")
 #: The recall at which systems are compared in words.
@@ -244,7 +244,7 @@ def _speed(turns: list[dict[str, Any]]) -> dict[str, Any]:
     return {**told, "cores": cores}
 
 
-# -- what the rows say ----------------------------------------------------------------------------------------------
+# -- what the rows say -------------------------------------------------------------------------------------------------
 
 
 def search_plots(rows: Rows) -> Iterator[Plot]:
@@ -294,7 +294,7 @@ def _sentence(where: str, k: int, good: list[Row]) -> str:
     return f"{where}, recall{k}@{k} ≥ {_WANTED}, queries/s of each library's fastest: {told}."
 
 
-# -- while-adding: single queries, with and without somebody who adds one vector after another -----------------------
+# -- while-adding: single queries, with and without somebody who adds one vector after another -------------------------
 
 
 def while_adding(run: Run) -> Iterator[Question]:
@@ -333,7 +333,7 @@ def _while_adding(run: Run, name: str, system: System) -> dict[str, Any]:
     }
 
 
-# -- durable: one vector at a time -----------------------------------------------------------------------------------
+# -- durable: one vector at a time -------------------------------------------------------------------------------------
 
 
 def durable(run: Run) -> Iterator[Question]:
@@ -352,7 +352,7 @@ def _durable(run: Run, name: str, system: System, stored: int) -> dict[str, Any]
     return {**found, "how": "add" if about["durable"] else "add, then save everything"}
 
 
-# -- deletes: half of the vectors ------------------------------------------------------------------------------------
+# -- deletes: half of the vectors --------------------------------------------------------------------------------------
 
 
 def deletes(run: Run) -> Iterator[Question]:
@@ -383,7 +383,7 @@ def _deletes(run: Run, name: str, system: System) -> dict[str, Any]:
     return {"possible": True, **found}
 
 
-# -- the benchmark
+# -- the benchmark -----------------------------------------------------------------------------------------------------
 
 SECTIONS: dict[str, Section[Plan, Run]] = {
     "size": Section(
