@@ -134,7 +134,7 @@ def sampled(source: Source, size: int, seed: int = 0, block: int = 4096) -> Vect
     """At most ``size`` vectors, drawn at random, as finite float32; never more than these and a block in memory."""
     rng = np.random.default_rng(seed)
     if source.rows is not None:
-        count = len(source.rows)
+        count = source.rows.shape[0]
         # In their order, which is kind to a disk.
         chosen = np.arange(count) if count <= size else np.sort(rng.choice(count, size, replace=False))
         parts = [chosen[first : first + block] for first in range(0, len(chosen), block)]

@@ -250,7 +250,7 @@ def test_fvecs_of_changing_dimensions(tmp_path: Path) -> None:
 def test_names_that_tell_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.xyz").write_bytes(b"1")
     assert "--format" in refused(tmp_path / "a.xyz")
-    assert "not known" in refused(tmp_path / "a.xyz", Wanted(format="xyz"))
+    assert "unknown" in refused(tmp_path / "a.xyz", Wanted(format="xyz"))
     assert "no such file" in refused(tmp_path / "none.npy")
     assert "directory" in refused(tmp_path)
 
