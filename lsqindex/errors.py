@@ -6,6 +6,9 @@ All errors derive from :class:`LsqIndexError`, and from the built-in exception t
 
 from __future__ import annotations
 
+#: What to do about a damaged file.
+REMEDY = "restore the file from a copy (save(path) makes one), or build it anew"
+
 #: How many characters of a value a message shows.
 _SHOWN = 200
 

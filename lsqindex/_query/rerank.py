@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .._compiled import exact as _exact
 from .._inputs.vectors import Vectors
 from ..encoders.base import Metric
-from ..errors import DamagedError
+from ..errors import REMEDY, DamagedError
 
 #: A search re-ranks four times as many rows as before while it expects to miss more than this share of the k nearest.
 #: ``python -m bench defaults`` prints the recall and the depth that this gives.
@@ -76,4 +76,4 @@ def distances(
             np.ascontiguousarray(rows, np.uint32),
         )
     except LookupError as error:
-        raise DamagedError(f"vectors: {error}; restore the file from a copy, or build it anew") from error
+        raise DamagedError(f"vectors: {error}; {REMEDY}") from error

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..._compiled import records as _records
+from ...errors import REMEDY as REMEDY
 from ...errors import DamagedError
 
 HEADER_SIZE = 48
@@ -76,6 +77,3 @@ def peek(value: Any, what: str) -> tuple[int, int]:
     if len(value) < HEADER_SIZE:
         raise DamagedError(f"{what}: {len(value)} bytes are no record; {REMEDY}")
     return int.from_bytes(value[4:8], "little"), int.from_bytes(value[40:HEADER_SIZE], "little")
-
-
-REMEDY = "restore the file from a copy (save(path) makes one), or build it anew"
