@@ -77,8 +77,24 @@ _MAX_ANSWERS = 1 << 28
 class Index:
     """Vectors under ids, compressed, in one file or in memory.
 
-    ``Index(dim=…)`` lives in memory until ``save(path)``; :meth:`create` makes a file, :meth:`open` opens one.
+    ``Index(dim=…)`` lives in memory until :meth:`save`; :meth:`create` makes a file, and :meth:`open` opens one.
 
+    Parameters
+    ----------
+    dim, metric, encoder, keep_vectors, ids, train_size, subset, fields
+        As for :meth:`create`.
+    **parameters
+        The parameters of the encoder, such as ``bits=256``.
+
+    Raises
+    ------
+    ParameterError
+        If an option is invalid.
+    UnknownEncoderError
+        If no encoder has this name.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> vectors = np.random.default_rng(0).standard_normal((100, 8))
     >>> index = Index(dim=8)
@@ -134,26 +150,59 @@ class Index:
         wait: Wait = True,
         **parameters: Any,
     ) -> Self:
-        """A new index in the file ``path``, which must not exist.
+        """Create an index in a new file.
 
-        ``metric`` is "l2" (squared), "cosine" or "ip"; ``encoder`` a name, with its ``parameters``, or an
-        :class:`Encoder`, fitted or not. ``ids`` are "int" or "str". The index trains itself when it holds
-        ``train_size`` vectors (10,000, or what the encoder needs).
+        Parameters
+        ----------
+        path
+            The file, which must not exist.
+        dim
+            Dimensions of the vectors.
+        metric
+            "l2" (squared), "cosine" or "ip". Smaller distances are nearer in every metric: 1 − cosine, minus the inner
+            product.
+        encoder
+            The name of an encoder, or an :class:`Encoder`, fitted or not. If its codes would be as large as the
+            vectors (with the default of 256 bits: 8 dimensions or fewer), vectors are stored as they are, by the
+            encoder "flat", and every search is exact (``stats()["exact"]``). This does not happen with ``subset``.
+        keep_vectors
+            How the vectors are kept beside the codes: "float16", "float32", "int8" (one byte per number, in steps of
+            1/127 of the vector's largest), or None. Kept vectors let :meth:`search` re-rank, :meth:`get` return what
+            was added, and :meth:`train` and :meth:`reencode` work later. With None, only codes remain after training:
+            the file is several times smaller, searches are approximate, and the vectors cannot be recovered.
+        ids
+            The type of the ids: "int" or "str".
+        train_size
+            The number of vectors at which the index trains itself; by default 10,000, or more if the encoder needs
+            more.
+        subset
+            "multi-index", or a :class:`MultiIndex` with options, adds hash tables over parts of the codes, so that a
+            search need not read all rows.
+        fields
+            Names of payload fields that are often used in filters; they are filtered without reading payloads.
+        wait
+            As for :meth:`open`.
+        **parameters
+            The parameters of the encoder, such as ``bits=256``.
 
-        ``keep_vectors`` is how the vectors are kept beside the codes: "float16" (the default), "float32", "int8" (one
-        byte a number, in steps of 1/127 of the vector's largest), or None. Kept vectors let :meth:`search` re-rank what
-        the codes find, :meth:`get` return what was added, and :meth:`train` and :meth:`reencode` work later. With None
-        only the codes remain after training: the file is several times smaller, searches are approximate, and the
-        vectors cannot be recovered.
+        Returns
+        -------
+        Index
+            The new index, open for writing.
 
-        ``subset="multi-index"``, or a :class:`MultiIndex` with options, lists rows by parts of their codes, so that a
-        search need not read all of them. ``fields`` are names of payload fields that filters ask for often: these are
-        decided without reading payloads. ``wait`` is that of :meth:`open`.
+        Raises
+        ------
+        IndexExistsError
+            If the file exists.
+        ParameterError
+            If an option is invalid.
+        UnknownEncoderError
+            If no encoder has this name.
+        StorageError
+            If the file cannot be written.
 
-        If codes would be as large as the vectors (with the default of 256 bits: 8 dimensions or fewer), vectors are
-        stored as they are, by the encoder "flat", and every search is exact (``stats()["exact"]``). With ``subset``
-        they are encoded all the same.
-
+        Examples
+        --------
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")
         >>> with Index.create(path, dim=4, ids="str") as index:
@@ -184,13 +233,46 @@ class Index:
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False, wait: Wait = True) -> Self:
-        """The index in the file ``path``.
+        """Open an index file.
 
-        Any number of processes may read while one writes. A second writer waits for the first (``wait=True``),
-        waits so many seconds, or gets a :class:`BusyError` at once (``wait=False``).
+        Any number of processes can read a file while one writes. A file whose encoder is a plugin that is not
+        installed opens, too: ids, payloads, filters and kept vectors can be used, while adding and searching by codes
+        raise :class:`UnknownEncoderError`, which says what to install.
 
-        A file whose encoder is a plugin that is not installed opens, too. Ids, payloads, filters and kept vectors can
-        be used; adding and searching by codes raise :class:`UnknownEncoderError`, which says what to install.
+        Parameters
+        ----------
+        path
+            The file.
+        read_only
+            Whether changes raise a :class:`ReadOnlyError`.
+        wait
+            How long a change waits for another writer: True (without limit), a number of seconds, or False (not at
+            all).
+
+        Returns
+        -------
+        Index
+            The open index.
+
+        Raises
+        ------
+        IndexMissingError
+            If there is no such file.
+        NotAnIndexError
+            If the file is not an index; :class:`NewerFormatError` if a newer version of lsqindex wrote it.
+        DamagedError
+            If the file is damaged.
+        StorageError
+            If the system cannot read the file.
+
+        Examples
+        --------
+        >>> import tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "news.lsq")
+        >>> Index.create(path, dim=2).close()
+        >>> with Index.open(path, read_only=True) as index:
+        ...     len(index)
+        0
         """
         check_wait(wait)
         read_only = check_bool("read_only", read_only)
@@ -219,12 +301,12 @@ class Index:
 
     @property
     def path(self) -> str | None:
-        """Where the file is; None in memory."""
+        """The path of the file; None for an index in memory."""
         return self._path
 
     @property
     def dim(self) -> int:
-        """Dimensions of the vectors."""
+        """The number of dimensions of the vectors."""
         return self._options.dim
 
     @property
@@ -234,22 +316,22 @@ class Index:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder; ``encoder.is_fitted`` tells whether the index is trained.
+        """The encoder; ``encoder.is_fitted`` says whether the index is trained.
 
-        Where its plugin is not installed this raises :class:`UnknownEncoderError`, which says what to install.
+        Raises :class:`UnknownEncoderError`, which says what to install, if it is a plugin that is not installed.
         """
         with self._reader() as reader:
             return self._coder(reader).encoder
 
     @property
     def is_trained(self) -> bool:
-        """Whether vectors are stored as codes; until then as they are, and searched exactly."""
+        """Whether vectors are stored as codes. Until then, they are stored as they are and searched exactly."""
         with self._reader() as reader:
             return self._coder(reader).trained
 
     @property
     def subset(self) -> MultiIndex | None:
-        """The subset structure, with the bits of its tables where they are known (of a binary code); None: none."""
+        """The subset structure, with the bits of its tables if they are known; None if there is none."""
         with self._reader() as reader:
             coder = self._coder(reader)
             structure = subsets.of(reader, coder)
@@ -280,8 +362,25 @@ class Index:
         return f"<Index {where}: {count:,} vectors of {self.dim} dimensions, {self.metric}, {made}>"
 
     def ids(self, filter: Any = None) -> Any:
-        """All ids, or those that ``filter`` lets through, ascending: an int64 array, or a list of str.
+        """Return all ids, or those of the rows that pass a filter.
 
+        Parameters
+        ----------
+        filter
+            A mapping over payload fields, or ids; None for all.
+
+        Returns
+        -------
+        numpy.ndarray or list of str
+            The ids, ascending: int64, or a list for string ids.
+
+        Raises
+        ------
+        FilterError
+            If the filter is invalid.
+
+        Examples
+        --------
         >>> index = Index(dim=1)
         >>> _ = index.add([[1], [2], [3]], payloads=[{"year": 1999}, {"year": 2020}, None])
         >>> index.ids({"year": {"$gte": 2000}})
@@ -301,10 +400,30 @@ class Index:
         return None if filter is None else read_ids(filter, self._options.ids, known=True)
 
     def get(self, ids: Any) -> NDArray[np.float32]:
-        """The vectors of ``ids``, shape (n, dim), or (dim,) for one id.
+        """Return vectors by id.
 
-        As they were added where they are kept or the index is not trained; else reconstructed from their codes.
-        An unknown id is an :class:`UnknownIdError`.
+        Parameters
+        ----------
+        ids
+            One id, or several.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32, shape (n, dim), or (dim,) for one id. The vectors as they were added if they are kept or the index
+            is not trained; otherwise reconstructions from their codes.
+
+        Raises
+        ------
+        UnknownIdError
+            If an id does not exist.
+
+        Examples
+        --------
+        >>> index = Index(dim=2)
+        >>> _ = index.add([[1, 2], [3, 4]], ids=[7, 8])
+        >>> index.get(8)
+        array([3., 4.], dtype=float32)
         """
         names = read_ids(ids, self._options.ids)
         with self._reader() as reader:
@@ -313,10 +432,25 @@ class Index:
         return vectors[0] if is_one(ids) else vectors
 
     def payloads(self, ids: Any) -> Any:
-        """The payloads of ``ids``: a list of mappings, None for a vector without one; or one, for one id.
+        """Return payloads by id.
 
-        An unknown id is an :class:`UnknownIdError`.
+        Parameters
+        ----------
+        ids
+            One id, or several.
 
+        Returns
+        -------
+        list of dict, or dict
+            One mapping per id, None for a vector without a payload; for one id, the mapping itself.
+
+        Raises
+        ------
+        UnknownIdError
+            If an id does not exist.
+
+        Examples
+        --------
         >>> index = Index(dim=1)
         >>> _ = index.add([[1], [2]], ids=[7, 8], payloads=[{"lang": "en"}, None])
         >>> index.payloads([8, 7]), index.payloads(7)
@@ -329,14 +463,27 @@ class Index:
         return found[0] if is_one(ids) else found
 
     def stats(self) -> dict[str, Any]:
-        """Numbers about the index, for people and for monitoring.
+        """Return numbers about the index, for people and for monitoring.
 
-        ``exact``: vectors are stored as they are, so every search is exact. ``training`` tells of the last automatic
-        training; it is None for an index that is not trained, or that was trained by :meth:`train`, :meth:`reencode` or
-        with an encoder fitted before. It has the number of vectors that were ``sampled`` and that were there
-        (``vectors``), the reconstruction ``error`` to expect, relative to the lengths of the vectors, and the error
-        ``now``, as it was measured last. If the encoder is ``outdated`` and vectors are kept, the index trains itself
-        again, and ``rewritten`` is the share of codes that are rewritten so far, None if none are being rewritten.
+        Returns
+        -------
+        dict
+            Among others, ``vectors``, ``deleted``, ``code_bytes``, ``file_bytes``, ``free_bytes``, and:
+
+            ``exact`` is True if vectors are stored as they are, so that every search is exact.
+
+            ``training`` describes the last automatic training. It is None if the index is not trained, or was trained
+            by :meth:`train`, by :meth:`reencode`, or with an encoder fitted in advance. It has the size of the sample
+            (``sampled``) and of the index (``vectors``) at that time, the expected reconstruction ``error`` relative
+            to the lengths of the vectors, and the error ``now``, as last measured. If the encoder is ``outdated`` and
+            vectors are kept, the index trains itself again; ``rewritten`` is then the share of codes rewritten so far,
+            and None otherwise.
+
+        Examples
+        --------
+        >>> index = Index(dim=16)
+        >>> index.stats()["vectors"], index.stats()["keep_vectors"]
+        (0, 'float16')
         """
         with self._reader() as reader:
             state, coder = reader.state, self._coder(reader)
@@ -388,31 +535,64 @@ class Index:
         with_payloads: bool = False,
         threads: int | None = None,
     ) -> Matches:
-        """The ``k`` nearest of each query: shape (nq, k), or (k,) for a 1-D query.
+        """Find the nearest vectors of each query.
 
-        ``distance``: "asymmetric" compares the query as it is with codes, "symmetric" its own code (section 3.1 of the
-        paper); "auto" takes the encoder's best. ``rerank=r`` re-ranks the best ``r`` candidates (never fewer than
-        ``k``), exactly where vectors are kept and by the asymmetric distance where they are not. By default a search
-        with kept vectors re-ranks until it expects to miss no more than 3 % of the true neighbours; ``rerank=0``, or a
-        ``distance`` that is named, ranks by codes alone.
+        Parameters
+        ----------
+        queries
+            One query of shape (dim,), or several of shape (nq, dim).
+        k
+            The number of neighbours.
+        strategy
+            "scan" reads all codes, "subset" reads the rows that the multi-index returns, and "auto" chooses: it scans
+            if there is no multi-index, if few rows are in it, or if the codes do not suit it. :meth:`explain` shows
+            the choice.
+        distance
+            "asymmetric" compares the query itself with codes, "symmetric" compares its code (section 3.1 of the
+            paper), and "auto" takes the best that the encoder supports. "score" ranks by the number of tables of the
+            multi-index that return a row (section 3.2); the distance is then the number of tables that do not, with
+            ties ordered by the code's distance.
+        rerank
+            How many candidates to re-rank (never fewer than ``k``): exactly if vectors are kept, by the asymmetric
+            distance if not. By default, a search with kept vectors re-ranks until it expects to miss at most 3 % of
+            the true neighbours. 0, or naming a ``distance``, ranks by codes alone.
+        filter
+            Only these rows can be found: an array of ids, or a mapping over payload fields such as
+            ``{"lang": "en", "year": {"$gte": 2020}}``.
+        probes
+            Look into exactly this many buckets of the multi-index, the nearest to the query in all tables together.
+            There may then be fewer than ``k`` rows. By default 16 per table, and more until there are enough rows.
+        candidates
+            Rank this many rows by distance, those that most buckets return. By default four times the larger of ``k``
+            and ``rerank``, and at least 256.
+        progressive
+            If False, read every code completely. Otherwise, if the encoder has learned that it pays, a row whose first
+            bytes are far from the query is not read further.
+        with_payloads
+            Whether to return payloads, in ``matches.payloads``.
+        threads
+            The number of threads; all processors by default. It never changes an answer.
 
-        ``filter`` is an array of ids, or a mapping over payload fields such as
-        ``{"lang": "en", "year": {"$gte": 2020}}``: only what it lets through can be found. ``with_payloads`` brings
-        ``matches.payloads``. ``progressive=False`` reads all of every code; otherwise, where the encoder has learned
-        that it pays, a row whose first bytes are far is not read further. ``threads`` (all processors by default) never
-        changes an answer. Smaller distances are nearer; equal ones come by id.
+        Returns
+        -------
+        Matches
+            ``ids`` and ``distances`` of shape (nq, k), or (k,) for a query of shape (dim,), nearest first. Equal
+            distances are ordered by id. If fewer than ``k`` rows are found, the rest is id −1 (None for string ids)
+            and distance inf.
 
-        ``strategy``: "scan" reads all codes; "subset" reads what the multi-index returns; "auto" chooses: it scans
-        where there is no multi-index, where few rows are in it, or where the encoder's codes do not suit it.
-        :meth:`explain` tells what was done and why. Of the multi-index are:
+        Raises
+        ------
+        VectorError
+            If the queries have a wrong shape or dtype, or numbers that are not finite.
+        ParameterError
+            If an option is invalid, or needs a multi-index that the index does not have.
+        FilterError
+            If the filter is invalid.
+        DamagedError
+            If a part of the file that the search reads is damaged.
 
-        - ``probes``: look into so many buckets, the nearest to the query of all tables together, and no more (there may
-          then be fewer than ``k`` rows). By default 16 a table, and more until there are enough rows.
-        - ``candidates``: rank so many rows by distance, those that most of these buckets hold. By default four times
-          the larger of ``k`` and ``rerank``, and at least 256.
-        - ``distance="score"``: rank by the number of tables that return a row, as section 3.2 of the paper does. The
-          distance is then the number of tables that do not; ties come by the code's distance.
-
+        Examples
+        --------
         >>> index = Index(dim=2)
         >>> _ = index.add([[0, 0], [1, 0], [5, 5]], ids=[10, 20, 30])
         >>> index.search([1, 0], k=2, filter=[10, 30])
@@ -435,11 +615,26 @@ class Index:
         progressive: bool = True,
         threads: int | None = None,
     ) -> Explanation:
-        """Do what :meth:`search` with the same arguments would, and tell how: strategy, why, what was read.
+        """Run a search and report what it did: the strategy, the reason, and what was read.
 
-        Printed, it is a short table; its ``matches`` are what :meth:`search` returns. Numbers of several queries are
-        added up.
+        Parameters
+        ----------
+        query, k, strategy, distance, rerank, filter, probes, candidates, progressive, threads
+            As for :meth:`search`.
 
+        Returns
+        -------
+        Explanation
+            A report that prints as a short table. Its ``matches`` are what :meth:`search` returns. The numbers of
+            several queries are added up.
+
+        Raises
+        ------
+        LsqIndexError
+            As in :meth:`search`.
+
+        Examples
+        --------
         >>> import numpy as np
         >>> vectors = np.random.default_rng(0).standard_normal((1000, 16))
         >>> index = Index(dim=16, encoder="itq", bits=16, subset="multi-index").train(vectors)
@@ -493,15 +688,57 @@ class Index:
         training_progress: FitProgress | None = None,
         threads: int | None = None,
     ) -> Any:
-        """Store vectors, shape (n, dim), under ``ids``; the ids. When it returns they are on the disk.
+        """Add vectors in one transaction, which is durable when this returns.
 
-        An array, of any size, is added as a whole or not at all; it may be a memory map larger than memory. Anything
-        that can be read as a matrix of numbers will do: lists, a DataFrame, a Series of vectors, a tensor. An iterator
-        gives batches, each a matrix, or a tuple (vectors, ids) or (vectors, ids, payloads), and each batch is a
-        transaction of its own. Without ``ids`` the next free numbers are taken. An id that exists is a
-        :class:`DuplicateIdError`, unless ``upsert`` replaces its vector and payload. ``payloads`` are mappings, one
-        for each vector, or None. ``progress(done, total)`` is called on the way, and
-        ``training_progress(step, steps, error)`` while the index trains itself, as :meth:`train` calls its own.
+        Parameters
+        ----------
+        vectors
+            Anything that can be read as a matrix of numbers of shape (n, dim): an array, lists, a DataFrame, a Series
+            of vectors, a tensor, or a memory map larger than memory. It is added completely or not at all. An iterator
+            yields batches, each a matrix, or a tuple (vectors, ids) or (vectors, ids, payloads); each batch is one
+            transaction.
+        ids
+            One id per vector. By default, int ids continue from the largest so far.
+        payloads
+            One mapping or None per vector.
+        upsert
+            Whether to replace the vectors and payloads of existing ids.
+        progress
+            Called as ``progress(done, total)``.
+        training_progress
+            Called as ``training_progress(step, steps, error)`` while the index trains itself, like ``progress`` of
+            :meth:`train`.
+        threads
+            The number of threads for encoding; all processors by default.
+
+        Returns
+        -------
+        numpy.ndarray or list of str
+            The ids of the vectors.
+
+        Raises
+        ------
+        VectorError
+            If the vectors have a wrong shape or dtype, or numbers that are not finite.
+        IdError
+            If the ids have a wrong type or number; :class:`DuplicateIdError` if one exists and ``upsert`` is False, or
+            occurs twice.
+        PayloadError
+            If a payload cannot be stored.
+        ReadOnlyError
+            If the index was opened read-only.
+        BusyError
+            If another process writes for longer than ``wait``.
+        DiskFullError
+            If there is no space. After any error, the index is as it was.
+
+        Examples
+        --------
+        >>> index = Index(dim=2, ids="str")
+        >>> index.add([[1, 2], [3, 4]], ids=["a", "b"], payloads=[{"year": 1999}, None])
+        ['a', 'b']
+        >>> index.add([[5, 6]], ids=["a"], upsert=True), len(index)
+        (['a'], 2)
         """
         report = progress or _no_progress
         self._check_writable()
@@ -529,10 +766,31 @@ class Index:
             rewrite.tidy_small(writer, self._options, self._copied_subset)
 
     def delete(self, ids: Any) -> int:
-        """Delete what there is of ``ids``, or all that a filter over payloads lets through; how many there were.
+        """Delete vectors.
 
-        Unknown ids are not an error. (The filter ``{}`` lets everything through.)
+        Parameters
+        ----------
+        ids
+            Ids, of which unknown ones are ignored; or a filter on payloads. (The filter ``{}`` deletes everything.)
 
+        Returns
+        -------
+        int
+            How many vectors were deleted.
+
+        Raises
+        ------
+        IdError
+            If the ids have a wrong type.
+        FilterError
+            If the filter is invalid.
+        ReadOnlyError
+            If the index was opened read-only.
+        BusyError
+            If another process writes for longer than ``wait``.
+
+        Examples
+        --------
         >>> index = Index(dim=1)
         >>> _ = index.add([[1], [2], [3]], payloads=[{"lang": "en"}, {"lang": "de"}, None])
         >>> index.delete({"lang": {"$exists": True}}), index.delete([7])
@@ -546,10 +804,26 @@ class Index:
             return deleted
 
     def set_payloads(self, ids: Any, payloads: Any) -> None:
-        """Give vectors that are there other payloads, None for none; their vectors stay as they are.
+        """Replace the payloads of existing vectors; the vectors stay as they are.
 
-        An unknown id is an :class:`UnknownIdError`, and nothing is changed.
+        Parameters
+        ----------
+        ids
+            One id, or several.
+        payloads
+            One mapping per id, or None for no payload.
 
+        Raises
+        ------
+        UnknownIdError
+            If an id does not exist; then nothing is changed.
+        PayloadError
+            If a payload cannot be stored.
+        ReadOnlyError
+            If the index was opened read-only.
+
+        Examples
+        --------
         >>> index = Index(dim=1)
         >>> _ = index.add([[1], [2]])
         >>> index.set_payloads([1], [{"lang": "vi"}])
@@ -563,8 +837,23 @@ class Index:
             self._tidy(writer)
 
     def batch(self) -> Batch:
-        """Several adds and deletes as one transaction: all of them, or, after an exception, none.
+        """Make several adds and deletes one transaction: all of them are made, or, after an exception, none.
 
+        Returns
+        -------
+        Batch
+            A context manager with ``add``, ``delete`` and ``set_payloads``. It holds the write lock until the block
+            ends.
+
+        Raises
+        ------
+        ReadOnlyError
+            On entering the block, if the index was opened read-only.
+        BusyError
+            On entering the block, if another process writes for longer than ``wait``.
+
+        Examples
+        --------
         >>> index = Index(dim=2)
         >>> with index.batch() as batch:
         ...     _ = batch.add([[1, 2]], ids=[5])
@@ -578,11 +867,43 @@ class Index:
     def train(
         self, vectors: ArrayLike | None = None, *, progress: FitProgress | None = None, threads: int | None = None
     ) -> Self:
-        """Train the encoder, on ``vectors`` or on what the index holds, and encode what it holds anew.
+        """Train the encoder, and encode the stored vectors again.
 
-        A trained index can be trained again where vectors are kept. As in :meth:`create`, vectors are stored as they
-        are if the encoder's codes would take as much room. An index that is trained by this method does not train
-        itself again when its vectors change.
+        An index that was trained by this method does not train itself again when its vectors change. As in
+        :meth:`create`, vectors are stored as they are if the codes would be as large.
+
+        Parameters
+        ----------
+        vectors
+            What to train on; by default the stored vectors.
+        progress
+            Called as ``progress(step, steps, error)`` after each step of training.
+        threads
+            The number of threads for encoding; all processors by default.
+
+        Returns
+        -------
+        Index
+            The index itself.
+
+        Raises
+        ------
+        NoVectorsError
+            If the index is trained and keeps no vectors.
+        TooFewVectorsError
+            If there are fewer vectors than the encoder needs.
+        VectorError
+            If ``vectors`` have a wrong shape or dtype, or numbers that are not finite.
+        ReadOnlyError
+            If the index was opened read-only.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> index = Index(dim=16, encoder="itq", bits=16)
+        >>> _ = index.add(np.eye(16))
+        >>> index.train().is_trained
+        True
         """
         rows = None if vectors is None else open_rows(vectors, self.dim)
         with self._writer() as writer:
@@ -598,12 +919,48 @@ class Index:
         threads: int | None = None,
         **parameters: Any,
     ) -> Self:
-        """Swap the encoder: train it, encode everything anew, and switch, all at once.
+        """Switch the encoder: train it, encode everything again, and switch in one transaction.
 
-        Needs the vectors: kept ones, or an index that is not trained yet. The old codes answer until the
-        switch, and go on if anything fails. ``vectors`` are an optional sample to train on. As in :meth:`create`, an
-        encoder that is not fitted is replaced by "flat" if its codes would take as much room as the vectors. The other
-        way round, an index that stored vectors as they are has only their codes afterwards, unless it keeps vectors.
+        Searches use the old codes until the switch, and afterwards if anything fails. As in :meth:`create`, an
+        unfitted encoder is replaced by "flat" if its codes would be as large as the vectors. An index that stored
+        vectors as they are has only codes afterwards, unless it keeps vectors.
+
+        Parameters
+        ----------
+        encoder
+            The name of an encoder, or an :class:`Encoder`, fitted or not.
+        vectors
+            A sample to train on; by default the stored vectors.
+        progress
+            Called as ``progress(step, steps, error)`` after each step of training.
+        threads
+            The number of threads for encoding; all processors by default.
+        **parameters
+            The parameters of the encoder, such as ``bits=256``.
+
+        Returns
+        -------
+        Index
+            The index itself.
+
+        Raises
+        ------
+        NoVectorsError
+            If the index is trained and keeps no vectors.
+        ParameterError
+            If a parameter is invalid.
+        UnknownEncoderError
+            If no encoder has this name.
+        ReadOnlyError
+            If the index was opened read-only.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> index = Index(dim=16, encoder="itq", bits=16)
+        >>> _ = index.train(np.eye(16)).add(np.eye(16))
+        >>> index.reencode("lsh", bits=32).stats()["code_bytes"]
+        4
         """
         made = make_encoder(encoder, **parameters)
         rows = None if vectors is None else open_rows(vectors, self.dim)
@@ -612,12 +969,32 @@ class Index:
         return self
 
     def set_subset(self, subset: SubsetLike, *, progress: loader.Progress | None = None) -> Self:
-        """Add, change or remove (None) the subset structure; lists are made from the stored codes.
+        """Add, change or remove the subset structure. It is built from the stored codes.
 
-        ``subset`` as in :meth:`create`. Others read meanwhile, and write when it is done; what is not listed yet is
-        scanned, so no row is ever missing. ``progress(rows listed, rows in all)`` is called on the way. An index that
-        is not trained has no codes to list: it keeps what is asked for until it has.
+        Others can read meanwhile, and write when it is done. Rows that are not listed yet are scanned, so none is ever
+        missed. An untrained index has no codes yet; it builds the structure when it is trained.
 
+        Parameters
+        ----------
+        subset
+            "multi-index", a :class:`MultiIndex`, or None to remove it.
+        progress
+            Called as ``progress(done, total)`` with numbers of rows.
+
+        Returns
+        -------
+        Index
+            The index itself.
+
+        Raises
+        ------
+        ParameterError
+            If the codes of the encoder cannot have this structure.
+        ReadOnlyError
+            If the index was opened read-only.
+
+        Examples
+        --------
         >>> index = Index(dim=2, encoder="lsh", bits=16)
         >>> index.set_subset("multi-index").subset
         MultiIndex(bits=None)
@@ -632,13 +1009,28 @@ class Index:
         return self
 
     def merge(self, *, progress: loader.Progress | None = None) -> None:
-        """List all fresh rows now: those that were added last, and are in no posting list yet.
+        """Do now what later adds would do: list fresh rows, and finish a retraining that is under way.
 
-        A search by the multi-index scans them, so it is faster after this. Adding lists rows by itself, 16,256 at a
-        time. Where the bits of the tables were chosen, and there are vectors enough for more bits now, these are chosen
-        anew and all rows are listed again. If the index is being trained again (``stats()["training"]``), this writes
-        the rest of the new codes; and if vectors were added since it was last decided whether to, it decides now.
+        Fresh rows are those that are not in a posting list yet. A search by the multi-index scans them, so it is
+        faster after this; adding lists them 16,256 at a time. If the bits of the tables were chosen automatically, and
+        there are now enough vectors for more, they are chosen again and all rows are listed again. If the index is
+        being trained again (``stats()["training"]``), the rest of the new codes is written. If vectors were added
+        since the last check whether to train again, that check is made now.
 
+        Parameters
+        ----------
+        progress
+            Called as ``progress(done, total)`` with numbers of rows.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the index was opened read-only.
+        BusyError
+            If another process writes for longer than ``wait``.
+
+        Examples
+        --------
         >>> import numpy as np
         >>> index = Index(dim=8, encoder="lsh", bits=32, subset="multi-index")
         >>> _ = index.train(np.eye(8)).add(np.eye(8))
@@ -675,11 +1067,35 @@ class Index:
     # -- the file -----------------------------------------------------------------------------
 
     def save(self, path: Path | None = None, *, progress: loader.Progress | None = None) -> None:
-        """Without ``path``: everything is on the disk when this returns (an add already is).
+        """Write a compacted copy of the index, while others read and write.
 
-        With ``path``: a compacted copy there, while others read and write; an index that is there is
-        replaced, at once and whole. An index in memory then *is* that file: other threads may go on reading, and
-        adding waits until it is.
+        An index in memory becomes the file: other threads can continue to read, and adds wait until it is written.
+
+        Parameters
+        ----------
+        path
+            Where to write. An index that is already there is replaced atomically. Without a path, this only makes sure
+            that everything is on disk (an add already is).
+        progress
+            Called as ``progress(done, total)`` with numbers of rows.
+
+        Raises
+        ------
+        ParameterError
+            If the index is in memory and no path is given.
+        DiskFullError
+            If there is no space.
+        StorageError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> index = Index(dim=2)
+        >>> _ = index.add([[1, 2]])
+        >>> index.save(os.path.join(tempfile.mkdtemp(), "news.lsq"))
+        >>> os.path.basename(index.path)
+        'news.lsq'
         """
         self._check_open()
         if path is None and self._path is None:
@@ -703,7 +1119,31 @@ class Index:
     def compact(self, *, progress: loader.Progress | None = None) -> None:
         """Give the space of deleted vectors back to the system, while others read.
 
-        The index is rewritten beside the file, which it then replaces; twice the space is needed meanwhile.
+        The index is written to a new file, which then replaces the old one; this needs space for both.
+
+        Parameters
+        ----------
+        progress
+            Called as ``progress(done, total)`` with numbers of rows.
+
+        Raises
+        ------
+        ParameterError
+            If the index is in memory.
+        DiskFullError
+            If there is no space for a second file.
+        ReadOnlyError
+            If the index was opened read-only.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> index = Index.create(os.path.join(tempfile.mkdtemp(), "news.lsq"), dim=16)
+        >>> _ = index.add(np.eye(16)); _ = index.delete([3, 4])
+        >>> index.compact()
+        >>> index.stats()["deleted"]
+        0
         """
         if self._live().memory:
             raise ParameterError("compact(): an index in memory has no file; save(path) writes a compact one")
@@ -711,12 +1151,30 @@ class Index:
             rewrite.compact(writer, self._options, progress or _no_progress, self._copied_subset)
 
     def replace(self, make: Callable[[Index], Index], *, progress: loader.Progress | None = None) -> None:
-        """Put another index, the one that ``make(self)`` returns, into the place of the file, at once and whole.
+        """Replace the content of the file by another index, atomically.
 
-        Nobody else writes meanwhile, so what ``make`` reads here still holds when this is replaced. This index is then
-        a compacted copy of the other, which stays as it is. Others that have the file open get a
+        Nobody else writes meanwhile, so what ``make`` reads from this index is still current when it is replaced. This
+        index then holds a compacted copy of the other, which stays as it is. Others that have the file open get a
         :class:`ReplacedError`.
 
+        Parameters
+        ----------
+        make
+            Called with this index; returns the index to take its place.
+        progress
+            Called as ``progress(done, total)`` with numbers of rows.
+
+        Raises
+        ------
+        ParameterError
+            If the index is in memory, or ``make`` does not return another index.
+        ReadOnlyError
+            If the index was opened read-only.
+        BusyError
+            If another process writes for longer than ``wait``.
+
+        Examples
+        --------
         >>> import os, tempfile
         >>> index = Index.create(os.path.join(tempfile.mkdtemp(), "news.lsq"), dim=1, ids="str")
         >>> _ = index.add([[1]], ["a"], [{"text": "ice"}])
@@ -748,9 +1206,20 @@ class Index:
         return None if structure is None else structure.chosen_for(coder, source.state.count)
 
     def check(self) -> list[str]:
-        """What is wrong with the index: every page, checksum and number is looked at. Empty if it is sound.
+        """Read every page, checksum and number, and report what is wrong.
 
-        Codes can be checked only by their encoder. Where its plugin is not installed, one line says so.
+        Returns
+        -------
+        list of str
+            One line per problem; empty if the index is intact. If the encoder is a plugin that is not installed, its
+            codes cannot be checked, and one line says so.
+
+        Examples
+        --------
+        >>> index = Index(dim=2)
+        >>> _ = index.add([[1, 2]])
+        >>> index.check()
+        []
         """
         found: list[str] = []
         try:
@@ -769,7 +1238,13 @@ class Index:
         return found
 
     def close(self) -> None:
-        """Close the index; results stay valid. Closing twice is no error."""
+        """Close the index. Results stay valid, and closing twice is not an error.
+
+        Raises
+        ------
+        BusyError
+            If this thread is inside a batch of the index.
+        """
         if not self._closed:
             if self._env.pid == os.getpid():
                 check_outside(self._env)
