@@ -751,7 +751,7 @@ def test_wrong_nodes() -> None:
     store.add(three_nodes())
     with pytest.raises(VectorError, match="2 dimensions"):
         store.add([TextNode(text="", embedding=[1, 2, 3])])
-    with pytest.raises(LsqIndexError, match="64 bits"):
+    with pytest.raises(LsqIndexError, match="64-bit"):
         store.add([TextNode(text="", embedding=[1, 2], metadata={"n": 1 << 70})])
     assert len(store.get_nodes()) == 3
 

@@ -78,7 +78,7 @@ def test_add_wants_an_id_for_each_vector(tmp_path: Path, index: Path, vectors: P
     (tmp_path / "ids.txt").write_text("1\n2\n")
     assert "2 ids" in run("add", index, vectors, "--ids", tmp_path / "ids.txt", code=3).err
     (tmp_path / "ids.txt").write_text("a\n")
-    assert "'a' is not a whole number" in run("add", index, vectors, "--ids", tmp_path / "ids.txt", code=3).err
+    assert "'a' is not a 64-bit integer" in run("add", index, vectors, "--ids", tmp_path / "ids.txt", code=3).err
 
 
 def test_string_ids(tmp_path: Path, vectors: Path) -> None:
@@ -117,7 +117,7 @@ def test_search_filters(tmp_path: Path, index: Path) -> None:
     for only in ("5,6", ids, f"@{ids}"):
         (answer,) = run("search", index, query, "--filter", only, "--json").json
         assert {match["id"] for match in answer["matches"]} == {5, 6}
-    assert "whole number" in run("search", index, query, "--filter", "a", code=3).err
+    assert "64-bit integer" in run("search", index, query, "--filter", "a", code=3).err
 
 
 def test_a_json_object_is_a_filter_over_payloads(tmp_path: Path) -> None:
