@@ -1225,7 +1225,7 @@ class Index:
         try:
             with self._reader() as reader:
                 reader.file.check_pages(reader.txn)
-                reader.env.columns.clear()  # look at everything again
+                reader.env.forget()
                 found += check.problems(reader, self._options)
                 coder = self._read_coder(reader)
                 structure, store = subsets.of(reader, coder), Store(reader, self._options)

@@ -20,6 +20,7 @@ from .._inputs.payloads import MISSING
 from .._storage.format.columns import RowNumbers
 from .._storage.format.payload_columns import ABSENT, FieldColumn
 from .._storage.format.rows import Rows
+from .._storage.lmdb.known import Slot
 from .._storage.store import Store
 from .._threads.cached import cached_property
 from .snapshot import once
@@ -54,6 +55,11 @@ class _Record:
         self.floats, self.ints, self.large = (np.flatnonzero(kinds == kind) for kind in (1, 2, 3))
 
 
+#: Records by their first row and checksum; and those of each indexed field.
+_Decoded = dict[tuple[int, int], _Record]
+_FIELDS: Slot[dict[int, _Decoded]] = Slot("decoded fields")
+
+
 def _kind(value: Any) -> int:
     if not is_number(value):
         return 0
@@ -62,15 +68,16 @@ def _kind(value: Any) -> int:
 
 def _records(rows: Rows, number: int) -> list[_Record]:
     """All records. What was decoded for an earlier snapshot, and is as it was, is not decoded again."""
-    columns, name, column = rows.source.env.columns, (_Record, number), rows.column
+    known, column = rows.source.env.known, rows.column
     assert isinstance(column, FieldColumn)
     rows.touch_all()
-    before = columns.get(name, {})
-    found = {}
+    fields = known.get(_FIELDS) or {}
+    before = fields.get(number, {})
+    found: _Decoded = {}
     for first, checksum in zip(rows.starts.tolist(), rows.checksums.tolist(), strict=True):
         record = before.get((first, checksum))
         found[first, checksum] = record or _Record(*column.numbered(*rows.payload(first)))
-    columns[name] = found
+    known.keep(_FIELDS, {**fields, number: found})
     return list(found.values())
 
 

@@ -12,12 +12,11 @@ Result = TypeVar("Result")
 
 def once(store: Store, name: Any, make: Callable[[], Result]) -> Result:
     """What ``make`` gives, made again only when the snapshot is another one."""
-    env, snapshot = store.source.env, (store.state.txn, store.source.env.moved)
-    known = env.columns.get(name)
-    if known and store.source.clean and known[0] == snapshot:
-        found: Result = known[1]
-        return found
-    found = make()
-    if store.source.clean:
-        env.columns[name] = snapshot, found
+    source = store.source
+    if not source.clean:
+        return make()
+    known = source.env.known.snapshot(source.state.txn, source.env.moved)
+    if name not in known:
+        known[name] = make()
+    found: Result = known[name]
     return found

@@ -32,6 +32,7 @@ from .._query.stored import StoredVectors, vectors_of
 from .._storage.format import keys, records
 from .._storage.format.columns import CHUNK_ROWS
 from .._storage.format.meta import MAX_ERROR, MAX_ROWS, Options, Training, read_training
+from .._storage.lmdb.known import Slot
 from .._storage.lmdb.reader import Reader
 from .._storage.lmdb.writer import COMMIT_BYTES, Writer
 from .._storage.store import Store
@@ -203,6 +204,10 @@ def _begin(options: Options, new: Coder, training: Training, writer: Writer) -> 
 # -- rewriting ------------------------------------------------------------------------------------
 
 
+#: The coder of the next generation, and the generation and record that it was read from.
+_NEXT_CODER: Slot[tuple[tuple[int, tuple[int, int]], Coder]] = Slot("next coder")
+
+
 def next_coder(source: Reader | Writer, coder: Coder) -> Coder | None:
     """The coder of the generation that is being written; None where there is none."""
     number = source.state.next_generation
@@ -212,13 +217,13 @@ def next_coder(source: Reader | Writer, coder: Coder) -> Coder | None:
     if value is None or read_training(source, keys.NEXT_TRAINING) is None:
         raise DamagedError(f"next encoder: missing, and codes by it are being written; {records.REMEDY}")
     key = (number, records.peek(value, "next encoder"))
-    known = source.env.columns.get(keys.NEXT_ENCODER)
+    known = source.env.known.get(_NEXT_CODER)
     if known is None or known[0] != key or known[1].outdated:
         state = source.state
         made = read_coder(value, coder.dim, coder.metric, state.next_size, state.next_head)
-        known = source.env.columns[keys.NEXT_ENCODER] = (key, made)
-    found: Coder = known[1]
-    return found
+        known = (key, made)
+        source.env.known.keep(_NEXT_CODER, known)
+    return known[1]
 
 
 def catch_up(writer: Writer, options: Options, coder: Coder, threads: int, added: int | None = None) -> None:

@@ -154,7 +154,7 @@ def agree(index: Index) -> None:
         return
     with index._reader() as reader:
         remembered = found_lists(index, reader)
-        reader.env.columns.clear()
+        reader.env.forget()
         looked_up = found_lists(index, reader)
         for name in ("firsts", "counts", "spans", "addresses", "bits"):
             assert np.array_equal(getattr(remembered, name), getattr(looked_up, name)), name

@@ -61,7 +61,7 @@ def addresses(source: Reader | Writer) -> NDArray[np.uint64]:
     """Where the bits of each segment lie, 0 where nothing is deleted; they hold as long as the transaction."""
     out = np.zeros(-(-source.state.rows // SEGMENT_ROWS), np.uint64)
     if source.state.count < source.state.stored:
-        verified = source.env.columns.setdefault(records.DELETED, {})
+        verified = source.env.known.deleted
         for segment, value in _values(source):
             # As for columns: a record is verified when it is first touched, and known again by its checksum.
             seen = (len(value), *records.peek(value, "deleted rows"))

@@ -123,7 +123,7 @@ class Rows:
 
 
 @dataclass
-class _Known:
+class KnownRows:
     """The records of a column, and how far they are known to stay."""
 
     starts: RowNumbers
@@ -143,24 +143,26 @@ class _Known:
     settled_rows: int
 
 
-def _known(column: Column, source: Reader | Writer) -> _Known:
+def _known(column: Column, source: Reader | Writer) -> KnownRows:
     env, state = source.env, source.state
-    old: _Known | None = env.columns.get(column)
+    old = env.known.columns.get(column, _NOTHING)
     # A snapshot older than the last one seen may have fewer parts: look at all of it.
-    if old and ((old.moved, old.shape) != (env.moved, state.shape) or old.settled_rows > state.rows):
-        old = None
-    if old and source.clean and old.txn == state.txn:
+    if old.shape != state.shape or old.settled_rows > state.rows:
+        old = _NOTHING
+    if old.moved == env.moved and old.txn == state.txn and source.clean:
         return old
-    fresh = _look_up(column, source, old or _NOTHING)
+    fresh = _look_up(column, source, old)
     if source.clean:
-        env.columns[column] = fresh
+        env.known.columns[column] = fresh
     return fresh
 
 
-def _look_up(column: Column, source: Reader | Writer, old: _Known) -> _Known:
+def _look_up(column: Column, source: Reader | Writer, old: KnownRows) -> KnownRows:
     """The records after the settled ones, by their keys; of full parts nothing else is read."""
-    keep, state = old.settled, source.state
-    names, values = _entries(column, source, old.settled_rows)
+    state = source.state
+    # Where the map has moved, all have other addresses.
+    keep, settled = (old.settled, old.settled_rows) if old.moved == source.env.moved else (0, 0)
+    names, values = _entries(column, source, settled)
     addresses, sizes = _records.places(values)
     firsts = np.frombuffer(b"".join([name[-4:] for name in names]), ">u4").astype(np.int64)
     begins, ends = column.parts(firsts)
@@ -171,7 +173,7 @@ def _look_up(column: Column, source: Reader | Writer, old: _Known) -> _Known:
         column, [values[i] for i in pieces.tolist()], firsts[pieces], sizes[pieces]
     )
     seen = np.minimum(counts, state.rows - firsts)
-    before = np.concatenate([[old.settled_rows], firsts + seen])[:-1]
+    before = np.concatenate([[settled], firsts + seen])[:-1]
     wrong = (
         (firsts < before) | (counts < 1) | (counts > ends - firsts) | ((firsts > before) & (before % CHUNK_ROWS != 0))
     )
@@ -185,25 +187,29 @@ def _look_up(column: Column, source: Reader | Writer, old: _Known) -> _Known:
     starts = np.concatenate([old.starts[:keep], firsts.astype(np.uint32)])
     checksums = np.concatenate([old.checksums[:keep], checksums])
     all_counts = np.concatenate([old.counts[:keep], seen.astype(np.uint32)])
-    return _Known(
+    return KnownRows(
         starts,
         all_counts,
         int(all_counts.sum()),
         np.concatenate([old.addresses[:keep], addresses + np.uint64(records.HEADER_SIZE)]),
-        _still_verified(old, starts, checksums),
+        _still_verified(old, starts, all_counts, checksums),
         checksums,
         state.txn,
         source.env.moved,
         state.shape,
         keep + run,
-        int(ends[run - 1]) if run else old.settled_rows,
+        int(ends[run - 1]) if run else settled,
     )
 
 
-def _still_verified(old: _Known, starts: RowNumbers, checksums: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Settled parts are as they were; of the others those whose checksum was verified before."""
-    verified, keep, n = np.zeros(len(starts), np.bool_), old.settled, min(len(starts), len(old.starts))
-    verified[:keep] = old.verified[:keep]
+def _still_verified(
+    old: KnownRows, starts: RowNumbers, counts: RowNumbers, checksums: NDArray[np.uint64]
+) -> NDArray[np.bool_]:
+    """Settled parts are as they were, wherever they lie; of the others those whose checksum was verified before."""
+    n = min(len(starts), len(old.starts))
+    verified, keep = np.zeros(len(starts), np.bool_), min(old.settled, n)
+    settled = (starts[:keep] == old.starts[:keep]) & (counts[:keep] == old.counts[:keep])
+    verified[:keep] = old.verified[:keep] & settled
     same = (starts[keep:n] == old.starts[keep:n]) & (checksums[keep:n] == old.checksums[keep:n])
     verified[keep:n] = old.verified[keep:n] & same & (checksums[keep:n] != 0)
     return verified
@@ -245,15 +251,15 @@ def _measure(
     return counts, checksums
 
 
-_NOTHING = _Known(
+_NOTHING = KnownRows(
     np.empty(0, np.uint32),
     np.empty(0, np.uint32),
     0,
     np.empty(0, np.uint64),
     np.empty(0, np.bool_),
     np.empty(0, np.uint64),
-    0,
-    0,
+    -1,
+    -1,
     0,
     0,
     0,

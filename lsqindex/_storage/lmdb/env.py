@@ -19,13 +19,12 @@ by an object of ``cython_src/gate.pyx``, which says why nothing is ever left beh
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from ..._compiled.gate import Gate
 from ...errors import ClosedError, DamagedError
-from ..format.meta import State
 from ..format.records import REMEDY
 from .errors import lmdb_errors
+from .known import Known
 from .opening import OpenFile, UpgradedError, open_file
 
 
@@ -46,34 +45,46 @@ class Env:
         self.gate = Gate()
         #: Alone: the thread that writes.
         self.turn = Gate()
-        #: Raised whenever the file is opened again: it may be another one.
+        #: Raised whenever the path may lead to another file than before.
         self.opened = 0
         #: Raised whenever the map moves: all addresses known from before are void.
         self.moved = 0
-        #: The state read last, and its record: most transactions find the same.
-        self.last_state: tuple[bytes, State] | None = None
-        #: Per column: addresses of the last snapshot (columns.py keeps them here).
-        self.columns: dict[Any, Any] = {}
+        self.known = Known()
         self._sync = sync
         #: None while it is closed: before a fork, or after an interrupt. Whoever comes next opens it again.
         self.file: OpenFile | None = None
         #: A file is opened for reading until it is first written to.
-        self._open(writable=self.private)
+        self.file = self._open(writable=self.private)
 
-    def _open(self, *, writable: bool) -> None:
-        self.file = open_file(self.path, writable=writable, sync=self._sync, private=self.private, memory=self.memory)
+    def _open(self, *, writable: bool) -> OpenFile:
+        return open_file(self.path, writable=writable, sync=self._sync, private=self.private, memory=self.memory)
 
     def reopen(self, *, writable: bool = False) -> None:
-        """Open the file again: after it was replaced, after a fork, after a failed commit, or to write."""
+        """Open the file again: after it was replaced, after a fork, after a failed commit, or to write.
+
+        If it is the same file as before, all that is known of it holds, but for addresses.
+        """
         with self.gate.alone():
             if self.closed:
                 raise ClosedError("the index is closed; Index.open opens it again")
-            self.close_file()
+            old, self.file = self.file, None
+            known, self.known = self.known, Known()
+            opened, self.opened = self.opened, self.opened + 1
             self.moved += 1
-            self.opened += 1
-            self.columns.clear()
             # Only who holds the lock may open for writing.
-            self._open(writable=writable or self.private)
+            if old is None:
+                self.file = self._open(writable=writable or self.private)
+                return
+            # Its number cannot be given to another file while it is open, so equal numbers mean the same file.
+            with old.close_lmdb() as descriptor:
+                file = self._open(writable=writable or self.private)
+                if file.is_file(os.fstat(descriptor.fd)):
+                    self.known, self.opened = known, opened
+                self.file = file
+
+    def forget(self) -> None:
+        """Find, verify and decode everything again."""
+        self.known = Known()
 
     def follow_upgrade(self, error: UpgradedError, *, writable: bool = False) -> None:
         """Open the file again, which another process has brought to a newer format."""

@@ -67,9 +67,13 @@ class OpenFile:
 
     def close(self) -> None:
         """Close the file; no transaction may be open."""
+        self.close_lmdb().leave()
+
+    def close_lmdb(self) -> File:
+        """Close LMDB's environment; the descriptor, which is still open."""
         if self.lmdb is not None:
             self.lmdb.close()
-        self._file.leave()
+        return self._file
 
     def open(self) -> bool:
         """Check LMDB's pages and open the databases; False if the path led to another file meanwhile."""

@@ -119,7 +119,7 @@ def read_state(env: Env, file: OpenFile, txn: Any, *, writing: bool = False) -> 
     value = txn.get(keys.STATE, db=file.dbs[keys.META])
     if value is None:
         raise DamagedError(f"{env.path}: the state is missing; {REMEDY}")
-    data, known = bytes(value), env.last_state
+    data, known = bytes(value), env.known.state
     state = known[1] if known and known[0] == data else State.from_record(data)
     if state.txn != txn.id() - writing:
         if file.linked and not writing:
@@ -131,5 +131,5 @@ def read_state(env: Env, file: OpenFile, txn: Any, *, writing: bool = False) -> 
                 f"name), or the file is damaged; {REMEDY}"
             )
         raise DamagedError(f"{env.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {REMEDY}")
-    env.last_state = (data, state)
+    env.known.state = (data, state)
     return state

@@ -18,6 +18,7 @@ from ..._compiled import records as _records
 from ..._storage.format import keys, records
 from ..._storage.format.columns import RowNumbers
 from ..._storage.format.rows import Rows
+from ..._storage.lmdb.known import Slot
 from ..._storage.lmdb.reader import Reader
 from ..._storage.lmdb.writer import Writer
 from ...errors import DamagedError
@@ -47,46 +48,52 @@ class _Known:
     """The blocks of a snapshot, and how far they are known to stay."""
 
     lists: Lists
-    #: Which snapshot, and what voids addresses.
+    #: Which snapshot, and what voids addresses: where the map was, and which lists these are.
     txn: int
+    moved: int
     valid: tuple[Any, ...]
     #: How many leading blocks stay where they are, and the row after them.
     settled: int = 0
     settled_rows: int = 0
-    #: Of the others, what was verified: sizes, spans and checksums by key.
+    #: What was verified: sizes, spans and checksums by key.
     verified: dict[bytes, tuple[int, int, int]] = field(default_factory=dict)
+
+
+_LISTS: Slot[_Known] = Slot("posting lists")
 
 
 def find(source: Reader | Writer, tables: Tables, codes: Callable[[], Rows]) -> Lists:
     """The posting lists of a snapshot with these tables, whose codes ``codes`` gives."""
     env, state = source.env, source.state
-    old: _Known | None = env.columns.get(Lists)
-    if old and source.clean and (old.txn, old.valid[0], old.valid[-1]) == (state.txn, env.moved, tables):
+    old = env.known.get(_LISTS)
+    if old and source.clean and (old.txn, old.moved, old.valid[-1]) == (state.txn, env.moved, tables):
         return old.lists
-    valid = (env.moved, state.relisted, state.generation, tables)
+    valid = (state.relisted, state.generation, tables)
     if old and (old.valid != valid or old.settled_rows > state.listed):
         old = None
     known = _look_up(source, tables, old or _nothing(tables, valid))
     _check_rows(known.lists, codes())
     if source.clean:
-        env.columns[Lists] = known
+        env.known.keep(_LISTS, known)
     return known.lists
 
 
 def _look_up(source: Reader | Writer, tables: Tables, old: _Known) -> _Known:
     """The blocks after the settled ones."""
-    state, keep, width = source.state, old.settled, len(tables)
-    firsts, counts, values = _entries(source, tables, old.settled_rows)
+    state, width = source.state, len(tables)
+    # Where the map has moved, all have other addresses.
+    moved = source.env.moved
+    keep, settled = (old.settled, old.settled_rows) if old.moved == moved else (0, 0)
+    firsts, counts, values = _entries(source, tables, settled)
     ends = np.append(firsts[1:], state.listed)
     spans = np.minimum(ends, firsts // postings.SEGMENT_ROWS * postings.SEGMENT_ROWS + postings.SEGMENT_ROWS) - firsts
-    verified = {}
     for i, (first, count, span) in enumerate(zip(firsts.tolist(), counts.tolist(), spans.tolist(), strict=True)):
         for table, value in enumerate(values[i * width : (i + 1) * width]):
             key = keys.postings(state.generation, first, table)
             seen = (len(value), span, records.peek(value, "posting lists")[1])
             if old.verified.get(key) != seen:
                 postings.decode(value, postings.header(source, tables, first, table, count), span)
-            verified[key] = seen
+                old.verified[key] = seen
     addresses, sizes = _records.places(values)
     # What stays: full segments, in values too large for a page that others share.
     stays = firsts // postings.SEGMENT_ROWS < state.listed // postings.SEGMENT_ROWS
@@ -101,9 +108,8 @@ def _look_up(source: Reader | Writer, tables: Tables, old: _Known) -> _Known:
         old.lists.bits,
         state.listed,
     )
-    rows = int(firsts[run - 1] // postings.SEGMENT_ROWS + 1) * postings.SEGMENT_ROWS if run else old.settled_rows
-    left = {key: verified[key] for key in list(verified)[run * width :]}
-    return _Known(lists, state.txn, old.valid, keep + run, rows, left)
+    rows = int(firsts[run - 1] // postings.SEGMENT_ROWS + 1) * postings.SEGMENT_ROWS if run else settled
+    return _Known(lists, state.txn, moved, old.valid, keep + run, rows, old.verified)
 
 
 def _entries(
@@ -164,4 +170,4 @@ def _check_rows(lists: Lists, codes: Rows) -> None:
 def _nothing(tables: Tables, valid: tuple[Any, ...]) -> _Known:
     rows = np.empty(0, np.uint32)
     first_bits, bits = np.array(tables.firsts, np.int64), np.array(tables.widths, np.int64)
-    return _Known(Lists(rows, rows, rows, np.empty((0, len(tables)), np.uint64), first_bits, bits, 0), 0, valid)
+    return _Known(Lists(rows, rows, rows, np.empty((0, len(tables)), np.uint64), first_bits, bits, 0), 0, -1, valid)
