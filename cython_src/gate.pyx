@@ -30,6 +30,9 @@ import time
 import weakref
 from _thread import allocate_lock
 
+import lmdb
+
+from lsqindex._storage.format.keys import META, STATE
 from lsqindex.errors import BusyError, ClosedError
 
 try:
@@ -37,7 +40,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-cdef object _open = os.open, _close = os.close, _getpid = os.getpid, _monotonic = time.monotonic
+cdef object _open = os.open, _close = os.close, _stat = os.stat, _getpid = os.getpid, _monotonic = time.monotonic
 
 
 # -- the gate -------------------------------------------------------------------------------------
@@ -405,6 +408,102 @@ cdef class Block:
 
     def __dealloc__(self):
         self.release()
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+cdef class Reader:
+    """A snapshot: one committed state, and the transaction that holds it."""
+
+    cdef readonly object env, file, txn, state
+    #: Inside the gate; ``place.share()`` is for a thread that helps to read this snapshot.
+    cdef readonly Pass place
+    #: The databases of this snapshot: one from before an upgrade has fewer.
+    cdef readonly dict dbs
+    #: Addresses found in this snapshot stay valid in later ones (see columns.py).
+    cdef readonly bint clean
+
+    def __init__(self, env, file, Pass place not None, state, dict dbs not None):
+        self.env, self.file, self.place, self.txn, self.state, self.dbs = env, file, place, place.txn, state, dbs
+        self.clean = True
+
+    def get(self, bytes db not None, bytes key not None):
+        """The value, a view that lives as long as the transaction; None if there is none."""
+        return self.txn.get(key, None, self.dbs[db])
+
+    def cursor(self, bytes db not None):
+        """A cursor of a database."""
+        return self.txn.cursor(self.dbs[db])
+
+
+@cython.no_gc_clear
+cdef class ReadBlock(Block):
+    """A ``with`` block that reads a snapshot. Every search passes here.
+
+    Most find the file where it was, and the state that the last one found. ``_anew`` of a subclass does the rest: it
+    opens, follows, decodes and checks whatever has changed, and knows the errors.
+    """
+
+    cdef readonly object env
+    cdef object _check, _file
+    cdef readonly Pass place
+
+    def __init__(self, env, check=None):
+        self.env, self._check = env, check
+
+    def _begin(self):
+        env = self.env
+        self.place = Pass(env.gate)
+        self.hold(self.place)
+        cdef Reader reader = None
+        if env.pid == _getpid():  # (A gate that was forked may never open.)
+            try:
+                reader = self._as_before()
+                if reader is not None and self._check is not None:
+                    self._check(reader)
+            except (lmdb.Error, OSError):
+                reader = None
+        if reader is None:
+            self.place.leave()
+            reader = self._anew(self._check)
+        self._file = reader.file
+        return reader
+
+    cdef Reader _as_before(self):
+        """The snapshot, if nothing but its number is new; None if something may be."""
+        env, place = self.env, self.place
+        place.enter()
+        file = env.file
+        if file is None or file.last_state is None:
+            return None
+        txn = place.begin(file.lmdb)
+        if not ((<Gate>env.turn).mine or file.unnamed):
+            # (Who writes reads the file it writes to; the commit will notice if it was replaced.)
+            there = _stat(file.path)
+            if (there.st_dev, there.st_ino) != file.identity or there.st_nlink != 1 or file.linked:
+                return None
+        record, state, dbs = file.last_state
+        value = txn.get(STATE, None, dbs[META])
+        if value is None or bytes(value) != record or state.txn != txn.id():
+            return None
+        return Reader(env, file, place, state, dbs)
+
+    def _end(self, error):
+        if error is None:
+            if self._file.linked or not self._file.protected:
+                self._file.check_unchanged(self.place.txn)
+        elif isinstance(error, lmdb.Error):
+            raise self._translated(error) from error
+
+    def _anew(self, check):
+        raise NotImplementedError
+
+    def _translated(self, error):
+        raise NotImplementedError
+
+
+# -- what other threads have left behind ----------------------------------------------------------
 
 
 cdef bint _writes(list held):

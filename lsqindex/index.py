@@ -31,10 +31,9 @@ from ._storage.format.meta import Options
 from ._storage.format.records import REMEDY
 from ._storage.lmdb import files, growth
 from ._storage.lmdb.env import Env
-from ._storage.lmdb.forks import check_process
 from ._storage.lmdb.in_memory import memory_env
 from ._storage.lmdb.locks import Wait, Writing, check_outside, take_turn
-from ._storage.lmdb.reader import Reader, Reading
+from ._storage.lmdb.reader import Reader, Reading, check_process
 from ._storage.lmdb.registry import Lease, close_env, open_env
 from ._storage.lmdb.writer import Writer
 from ._storage.store import Store
@@ -1289,7 +1288,9 @@ class Index:
         return self._env
 
     def _reader(self) -> Reading:
-        return Reading(self._live(), self._follow)
+        if self._closed:
+            self._check_open()
+        return Reading(self._env, self._follow)
 
     def _follow(self, reader: Reader | Writer) -> None:
         """If the file was replaced: by itself, compacted or restored, or by another index?"""

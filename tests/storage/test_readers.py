@@ -99,16 +99,15 @@ def test_a_reader_that_two_commits_overtake_takes_another_snapshot(
     times: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []
-    reader = readers.Reader
+    read_state = readers.read_state
 
-    def overtaken(own: Any, file: Any, place: Any) -> readers.Reader:
+    def overtaken(file: Any, txn: Any) -> Any:
         begun.append(1)
-        late: Any = SimpleNamespace(txn=Overtaken(place.txn), share=place.share)
-        return reader(own, file, late if len(begun) <= times else place)
+        return read_state(file, Overtaken(txn) if len(begun) <= times else txn)
 
     with Index.open(path) as index:
         index.add([[1.0, 1.0]], [100])
-        monkeypatch.setattr(readers, "Reader", overtaken)
+        monkeypatch.setattr(readers, "read_state", overtaken)
         if times < 10:
             assert 100 in index
             assert len(begun) > times

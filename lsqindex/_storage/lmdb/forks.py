@@ -10,21 +10,11 @@ import os
 import threading
 
 from ..._compiled.gate import Gate, Pass, locks
-from ...errors import ForkedError
 from . import engine, registry
 from .env import Env
 
 #: Environments that were closed for a fork, and what keeps everybody out of them.
 _asleep: list[tuple[Env, Pass]] = []
-
-
-def check_process(env: Env) -> None:
-    """ForkedError where ``env`` belongs to the parent of this process."""
-    if env.pid == os.getpid():
-        return
-    if env.memory:
-        raise ForkedError("an index in memory stays with the process that made it: save(path) it, and open that here")
-    raise ForkedError("the index was in use when this process was forked; open it again here, with Index.open")
 
 
 def _before_fork() -> None:

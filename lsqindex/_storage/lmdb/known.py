@@ -1,7 +1,6 @@
 """What a process knows of a file from one snapshot to the next: found, verified and decoded once.
 
     Known             one file: dropped when the path leads to another one
-      state           the state record that was read last; most transactions find the same
       columns         records of each column: where they lie, and which are verified
       deleted         which records of deletion bits are verified
       slots           what other packages keep: posting lists, decoded fields, the next encoder
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from ..format.columns import Column
-    from ..format.meta import State
     from ..format.rows import KnownRows
 
 Value = TypeVar("Value")
@@ -38,8 +36,6 @@ class Known:
     """What is known of one file."""
 
     def __init__(self) -> None:
-        #: The state that was read last, and its record.
-        self.state: tuple[bytes, State] | None = None
         self.columns: dict[Column, KnownRows] = {}
         #: By segment: size, count and checksum of the record that was verified.
         self.deleted: dict[int, tuple[int, int, int]] = {}

@@ -43,7 +43,8 @@ class OpenFile:
         self.writable = writable
         #: Nobody else can have it open: it needs no lock.
         self.private = private
-        self._memory = memory
+        #: It has no name, so nobody can replace it.
+        self.unnamed = memory
         #: Whether the file has another name, where others use another lock file.
         self.linked = False
         self._sync = sync
@@ -53,12 +54,14 @@ class OpenFile:
             raise IndexMissingError(f"{path}: no such file; Index.create makes one") from error
         except OSError as error:
             raise system_error(error, path) from error
-        self._identity = (0, 0)
+        self.identity = (0, 0)
         self.page_size = 0
         #: LMDB's environment; and whether it has a lock file, where writers see who is reading.
         self.lmdb: Any = None
-        self._protected = True
+        self.protected = True
         self.dbs: dict[bytes, Any] = {}
+        #: The state that was read last: its record, what it says, and its databases. Most transactions find the same.
+        self.last_state: tuple[bytes, State, dict[bytes, Any]] | None = None
 
     @property
     def fd(self) -> int:
@@ -80,10 +83,10 @@ class OpenFile:
         status = os.fstat(self.fd)
         if not stat.S_ISREG(status.st_mode):
             raise NotAnIndexError(f"{self.path}: is not a regular file")
-        self._identity = (status.st_dev, status.st_ino)
+        self.identity = (status.st_dev, status.st_ino)
         self.page_size = pages.read_metas(self.fd, self.path)[0].page_size
-        lock = self._memory or not self.private
-        self.lmdb, self._protected = engine.open_file(
+        lock = self.unnamed or not self.private
+        self.lmdb, self.protected = engine.open_file(
             self.path, status.st_size, readonly=not self.writable, sync=self._sync, lock=lock
         )
         # If the file was replaced while it was being opened, LMDB may have either one.
@@ -131,11 +134,11 @@ class OpenFile:
 
     def is_file(self, status: os.stat_result) -> bool:
         """Whether this is the file of which the system gave ``status``."""
-        return (status.st_dev, status.st_ino) == self._identity
+        return (status.st_dev, status.st_ino) == self.identity
 
     def replaced(self) -> bool:
         """Whether the path now leads to another file than the one that is open."""
-        if self._memory:
+        if self.unnamed:
             return False
         try:
             there = os.stat(self.path)
@@ -157,7 +160,7 @@ class OpenFile:
         if self.private:
             return
         if os.fstat(self.fd).st_nlink > 1:
-            names.remove_dead(self.path, self._identity)
+            names.remove_dead(self.path, self.identity)
             if os.fstat(self.fd).st_nlink > 1:
                 raise LinkedError(
                     f"{self.path}: the file has another name (a hard link), and can only be read; "
@@ -173,7 +176,7 @@ class OpenFile:
 
     def check_unchanged(self, txn: Any) -> None:
         """If no writer knows of this reader, what it has read is good only if nobody has written since."""
-        if self.private or (self._protected and not self.linked):
+        if self.private or (self.protected and not self.linked):
             return
         if max(meta.txn for meta in pages.read_metas(self.fd, self.path)) != txn.id():
             why = "by another of its names" if self.linked else "and there is no lock file"

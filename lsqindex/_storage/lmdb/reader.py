@@ -2,65 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import lmdb
 
-from ..._compiled.gate import Block, Pass
-from ...errors import DamagedError, StorageError
+from ..._compiled.gate import Pass, ReadBlock, Reader
+from ...errors import DamagedError, ForkedError, StorageError
 from ..format import keys
 from ..format.meta import State
 from ..format.records import REMEDY
 from . import growth
 from .env import Env
-from .errors import READERS, lmdb_errors
+from .errors import READERS, lmdb_errors, translated
 from .opening import OpenFile, UpgradedError
+
+__all__ = ["OvertakenError", "Reader", "Reading", "check_process", "read_state"]
 
 _TRIES = 20
 
 
-class Reader:
-    """A snapshot: one committed state, and the transaction that holds it."""
-
-    def __init__(self, env: Env, file: OpenFile, place: Pass) -> None:
-        self.env = env
-        self.file = file
-        self.txn = place.txn
-        #: Inside the gate; ``place.share()`` is for a thread that helps to read this snapshot.
-        self.place = place
-        self.state = read_state(env, file, self.txn)
-        #: The databases of this snapshot: one from before an upgrade has fewer.
-        self.dbs = file.databases(self.state)
-        #: Addresses found in this snapshot stay valid in later ones (see columns.py).
-        self.clean = True
-
-    def get(self, db: bytes, key: bytes) -> Any:
-        """The value, a view that lives as long as the transaction; None if there is none."""
-        return self.txn.get(key, db=self.dbs[db])
-
-    def cursor(self, db: bytes) -> Any:
-        """A cursor of a database."""
-        return self.txn.cursor(db=self.dbs[db])
-
-
-class Reading(Block[Reader]):
+class Reading(ReadBlock):
     """A snapshot to read from, in a ``with`` block; nothing of it may be kept beyond. ``check`` sees it first."""
 
-    def __init__(self, env: Env, check: Callable[[Reader], None] | None = None) -> None:
-        self._env, self._check = env, check
-        self._file: OpenFile | None = None
-
-    def _begin(self) -> Reader:
-        env, tries = self._env, _TRIES
-        place = self._place = self.hold(Pass(env.gate))
+    def _anew(self, check: Callable[[Reader], None] | None) -> Reader:
+        env, place, tries = self.env, self.place, _TRIES
+        check_process(env)
         with lmdb_errors(env.path):
             while True:
-                file = self._file = _begin(env, place)
+                file = _begin(env, place)
                 try:
-                    reader = Reader(env, file, place)
-                    if self._check is not None:
-                        self._check(reader)
+                    state = read_state(file, place.txn)
+                    reader = Reader(env, file, place, state, file.databases(state))
+                    if check is not None:
+                        check(reader)
                     return reader
                 except UpgradedError as error:
                     place.leave()
@@ -71,13 +47,17 @@ class Reading(Block[Reader]):
                     if not tries:
                         raise
 
-    def _end(self, error: BaseException | None) -> None:
-        if error is None:
-            if self._file is not None:
-                self._file.check_unchanged(self._place.txn)
-        elif isinstance(error, lmdb.Error):
-            with lmdb_errors(self._env.path):
-                raise error
+    def _translated(self, error: lmdb.Error) -> BaseException:
+        return error if isinstance(error, lmdb.MapFullError) else translated(error, self.env.path)
+
+
+def check_process(env: Env) -> None:
+    """ForkedError where ``env`` belongs to the parent of this process."""
+    if env.pid == os.getpid():
+        return
+    if env.memory:
+        raise ForkedError("an index in memory stays with the process that made it: save(path) it, and open that here")
+    raise ForkedError("the index was in use when this process was forked; open it again here, with Index.open")
 
 
 def _begin(env: Env, place: Pass) -> OpenFile:
@@ -114,22 +94,22 @@ class OvertakenError(DamagedError):
     """
 
 
-def read_state(env: Env, file: OpenFile, txn: Any, *, writing: bool = False) -> State:
+def read_state(file: OpenFile, txn: Any, *, writing: bool = False) -> State:
     """The state of the snapshot; it must be of the very transaction that LMDB says was the last."""
     value = txn.get(keys.STATE, db=file.dbs[keys.META])
     if value is None:
-        raise DamagedError(f"{env.path}: the state is missing; {REMEDY}")
-    data, known = bytes(value), env.known.state
-    state = known[1] if known and known[0] == data else State.from_record(data)
+        raise DamagedError(f"{file.path}: the state is missing; {REMEDY}")
+    record, last = bytes(value), file.last_state
+    state = last[1] if last and last[0] == record else State.from_record(record)
     if state.txn != txn.id() - writing:
         if file.linked and not writing:
-            raise StorageError(f"{env.path}: the file was changed by another of its names; open it by one name only")
+            raise StorageError(f"{file.path}: the file was changed by another of its names; open it by one name only")
         if state.txn > txn.id():
             raise OvertakenError(
-                f"{env.path}: the state is of transaction {state.txn}, and the lock file knows of {txn.id()}: another "
+                f"{file.path}: the state is of transaction {state.txn}, and the lock file knows of {txn.id()}: another "
                 "process uses the file with another lock file (close the index in all processes, and open it by one "
                 f"name), or the file is damaged; {REMEDY}"
             )
-        raise DamagedError(f"{env.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {REMEDY}")
-    env.known.state = (data, state)
+        raise DamagedError(f"{file.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {REMEDY}")
+    file.last_state = (record, state, file.databases(state))
     return state

@@ -101,7 +101,7 @@ class Writer:
         self.file = file
         try:
             with lmdb_errors(env.path):
-                self.state = copy.copy(read_state(env, file, self.txn, writing=True))
+                self.state = copy.copy(read_state(file, self.txn, writing=True))
                 self.dbs = file.databases(self.state)
         except BaseException:
             self.abort()
