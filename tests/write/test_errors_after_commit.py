@@ -59,12 +59,14 @@ def test_nothing_is_changed_where_a_progress_function_raises(name: str, tmp_path
     with Index.create(path, 4, encoder="itq", bits=4, keep_vectors="float32") as index:
         index.train(VECTORS).set_subset("multi-index").add(VECTORS[:10])
         before, place = {**index.stats(), "subset": repr(index.subset)}, path.stat().st_ino
-        state = index._env.file.last_state
+        file = index._env.file
+        assert file is not None
+        state = file.last_state
         with pytest.raises((OwnError, VectorError)) as caught:
             CHANGES[name](index, copy)
         assert not notes(caught.value)
         assert {**index.stats(), "subset": repr(index.subset)} == before
-        assert index._env.file.last_state == state, "a transaction was committed"
+        assert index._env.file is file and file.last_state == state, "a transaction was committed"
         assert np.array_equal(index.get(index.ids()), VECTORS[:10])
         assert path.stat().st_ino == place and not copy.exists()
         assert free(index)
