@@ -410,31 +410,62 @@ cdef class Block:
         self.release()
 
 
+# -- errors ---------------------------------------------------------------------------------------
+
+
+cdef class Translating:
+    """A ``with`` block that errors leave as others: ``_ours(error)`` of a subclass gives the other, or None."""
+
+    cdef readonly object path
+
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is not None:
+            ours = self._ours(error)
+            if ours is not None:
+                raise ours from error
+
+    def _ours(self, error):
+        return None
+
+
 # -- reading --------------------------------------------------------------------------------------
 
 
-cdef class Reader:
-    """A snapshot: one committed state, and the transaction that holds it."""
+cdef class Transaction:
+    """A transaction of an environment's file, to read from."""
 
-    cdef readonly object env, file, txn, state
-    #: Inside the gate; ``place.share()`` is for a thread that helps to read this snapshot.
-    cdef readonly Pass place
-    #: The databases of this snapshot: one from before an upgrade has fewer.
-    cdef readonly dict dbs
-    #: Addresses found in this snapshot stay valid in later ones (see columns.py).
-    cdef readonly bint clean
-
-    def __init__(self, env, file, Pass place not None, state, dict dbs not None):
-        self.env, self.file, self.place, self.txn, self.state, self.dbs = env, file, place, place.txn, state, dbs
-        self.clean = True
+    cdef public object env, file, txn, state
+    #: Inside the gate, and it is this that holds the transaction.
+    cdef public Pass place
+    #: The databases of the transaction: a snapshot from before an upgrade has fewer.
+    cdef public dict dbs
+    #: Addresses found in this transaction stay valid in later ones (see columns.py): nothing was written in it.
+    cdef public bint clean
 
     def get(self, bytes db not None, bytes key not None):
-        """The value, a view that lives as long as the transaction; None if there is none."""
+        """The value, a view that lives until the transaction ends or writes; None if there is none."""
         return self.txn.get(key, None, self.dbs[db])
 
     def cursor(self, bytes db not None):
         """A cursor of a database."""
         return self.txn.cursor(self.dbs[db])
+
+
+cdef class Reader(Transaction):
+    """A snapshot: one committed state, and the transaction that holds it.
+
+    ``place.share()`` is for a thread that helps to read it.
+    """
+
+    def __init__(self, env, file, Pass place not None, state, dict dbs not None):
+        self.env, self.file, self.place, self.txn, self.state, self.dbs = env, file, place, place.txn, state, dbs
+        self.clean = True
 
 
 @cython.no_gc_clear

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import Any
 
 import lmdb
 
+from ..._compiled.gate import Translating
 from ...errors import DamagedError, DiskFullError, IndexMissingError, LsqIndexError, NotAnIndexError, StorageError
 from ..format.records import REMEDY
 
@@ -18,18 +18,22 @@ READERS = 1022
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class lmdb_errors:  # noqa: N801 - used like a function
+class lmdb_errors(Translating):  # noqa: N801 - used like a function
     """LMDB's errors as ours, in a ``with`` block; a full map is the writer's own business."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def _ours(self, error: BaseException) -> BaseException | None:
         if isinstance(error, lmdb.Error) and not isinstance(error, lmdb.MapFullError):
-            raise translated(error, self._path) from error
+            return translated(error, self.path)
+        return None
+
+
+class system_errors(Translating):  # noqa: N801 - used like a function
+    """The system's errors as ours, in a ``with`` block that calls nobody else's code."""
+
+    def _ours(self, error: BaseException) -> BaseException | None:
+        if isinstance(error, OSError) and not isinstance(error, LsqIndexError):
+            return system_error(error, self.path)
+        return None
 
 
 def translated(error: lmdb.Error, path: str) -> LsqIndexError:
@@ -55,20 +59,6 @@ def system_error(error: OSError, path: str) -> LsqIndexError:
     if error.errno == errno.ENOENT:
         return IndexMissingError(f"{path}: no such file, or no longer")
     return _refused(error.errno or 0, path, error.strerror or str(error))
-
-
-class system_errors:  # noqa: N801 - used like a function
-    """The system's errors as ours, in a ``with`` block that calls nobody else's code."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, OSError) and not isinstance(error, LsqIndexError):
-            raise system_error(error, self._path) from error
 
 
 def _refused(code: int, path: str, cause: str) -> StorageError:

@@ -149,7 +149,7 @@ class OpenFile:
         except OSError as error:
             raise system_error(error, self.path) from error
         self.linked = there.st_nlink > 1
-        return not self.is_file(there)
+        return (there.st_dev, there.st_ino) != self.identity
 
     def check_one_lock_file(self, txn: Any) -> None:
         """Before a transaction writes: LinkedError where somebody may use this file with another lock file.
@@ -166,7 +166,7 @@ class OpenFile:
                     f"{self.path}: the file has another name (a hard link), and can only be read; "
                     "remove the other name, or write to a copy (save(path), or cp)"
                 )
-        newest = max(meta.txn for meta in pages.read_metas(self.fd, self.path))
+        newest = pages.newest_txn(self.fd, self.path)
         if newest != txn.id() - 1:
             raise LinkedError(
                 f"{self.path}: the file has transaction {newest}, and its lock file knows of {txn.id() - 1}: another "
@@ -178,7 +178,7 @@ class OpenFile:
         """If no writer knows of this reader, what it has read is good only if nobody has written since."""
         if self.private or (self.protected and not self.linked):
             return
-        if max(meta.txn for meta in pages.read_metas(self.fd, self.path)) != txn.id():
+        if pages.newest_txn(self.fd, self.path) != txn.id():
             why = "by another of its names" if self.linked else "and there is no lock file"
             raise StorageError(f"{self.path}: the file was changed while it was read, {why}; try again")
 

@@ -67,6 +67,12 @@ def read_metas(fd: int, path: str) -> tuple[Meta, Meta]:
     raise DamagedError(f"{path}: {problem}; {REMEDY}")
 
 
+def newest_txn(fd: int, path: str) -> int:
+    """The number of the last transaction that the file has."""
+    first, second = read_metas(fd, path)
+    return max(first.txn, second.txn)
+
+
 def check_snapshot(fd: int, path: str, txn: int, *, deep: bool = False) -> bool:
     """Walk the trees of the snapshot that the read transaction ``txn`` holds, or of a later one; DamagedError if bad.
 
@@ -79,7 +85,7 @@ def check_snapshot(fd: int, path: str, txn: int, *, deep: bool = False) -> bool:
     problem = ""
     for _ in range(_TRIES):
         metas = read_metas(fd, path)
-        if max(meta.txn for meta in metas) < txn:
+        if max(metas[0].txn, metas[1].txn) < txn:
             return False
         with system_errors(path):
             problem = _problem(fd, metas, txn % 2, deep)

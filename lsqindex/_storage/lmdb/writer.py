@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import lmdb
 
-from ..._compiled.gate import Pass
+from ..._compiled.gate import Pass, Transaction
 from ..._compiled.records import overflow_sound
 from ...errors import BusyError, DamagedError, LsqIndexError, StorageError
 from ..format import keys
@@ -18,7 +18,7 @@ from ..format.upgrade import upgrade
 from . import growth
 from .env import Env
 from .errors import lmdb_errors, translated
-from .opening import OpenFile, UpgradedError
+from .opening import UpgradedError
 from .reader import read_state
 
 Result = TypeVar("Result")
@@ -31,7 +31,7 @@ _TRIES = 20
 COMMIT_BYTES = 64 << 20
 
 
-class Writer:
+class Writer(Transaction):
     """A write transaction, or several one after another, while all other writers wait.
 
     ``run`` does operations and remembers them: when the map is full, here or at commit, the transaction is
@@ -44,13 +44,9 @@ class Writer:
         self.env = env
         #: Inside the gate while a transaction is open: the map may not move under it.
         self.place = place
-        #: What it writes to.
-        self.file: OpenFile = None  # type: ignore[assignment]  # until a transaction begins
-        #: The innermost transaction.
-        self.txn: Any = None
         self.state = State()
         #: The databases of this transaction, one that it made among them.
-        self.dbs: dict[bytes, Any] = {}
+        self.dbs = {}
         #: Whether rows were moved, so that space may be spare now.
         self.moved_rows = False
         #: False: this transaction has written, so addresses found in it are its own (columns.py).
@@ -66,47 +62,41 @@ class Writer:
         self._whole = True
 
     def _begin(self, reserve: int = 0) -> None:
-        try:
-            self._try_begin(reserve)
-        except UpgradedError as error:
-            self.env.follow_upgrade(error, writable=True)
-            self._try_begin(reserve)
-
-    def _try_begin(self, reserve: int) -> None:
         env, place = self.env, self.place
         for _ in range(_TRIES):
             place.enter()
-            file, need, resized = env.file, 0, False
+            file, need = env.file, 0
             if file is None or not file.writable:  # since a fork, or opened again by a reader
                 place.leave()
                 env.reopen(writable=True)
                 continue
-            need = growth.lacks(file, reserve)
-            if not need:
-                try:
+            try:
+                need = growth.lacks(file, reserve)
+                if not need:
+                    # The innermost transaction.
                     self.txn = place.begin(file.lmdb, write=True)
                     file.check_one_lock_file(self.txn)
+                    self._before = read_state(file, self.txn, writing=True)
                     break
-                except lmdb.MapResizedError:
-                    resized = True
-                except lmdb.Error as error:
-                    raise translated(error, env.path) from error
-            place.leave()
-            if resized:
+            except lmdb.MapResizedError:
+                place.leave()
                 growth.follow(env)
-            else:
-                growth.grow(env, need)
+                continue
+            except UpgradedError as error:
+                self.abort()
+                env.follow_upgrade(error, writable=True)
+                continue
+            except lmdb.Error as error:
+                self.abort()
+                raise translated(error, env.path) from error
+            except BaseException:
+                self.abort()
+                raise
+            place.leave()
+            growth.grow(env, need)
         else:
             raise StorageError(f"{env.path}: the map grows all the time")
-        self.file = file
-        try:
-            with lmdb_errors(env.path):
-                self.state = copy.copy(read_state(file, self.txn, writing=True))
-                self.dbs = file.databases(self.state)
-        except BaseException:
-            self.abort()
-            raise
-        self._before = copy.copy(self.state)
+        self.file, self.state, self.dbs = file, copy.copy(self._before), file.databases(self._before)
         self.clean = True
         self._log = []
 
@@ -168,10 +158,13 @@ class Writer:
             try:
                 if self.file.replaced():
                     raise StorageError(f"{self.env.path}: was replaced meanwhile; nothing was written, try again")
+                record = self.state.to_record()
                 with lmdb_errors(self.env.path):
-                    self.put(keys.META, keys.STATE, self.state.to_record())
+                    self.put(keys.META, keys.STATE, record)
                     self.txn.commit()
                 self.file.dbs = self.dbs
+                # What the next transaction finds, unless another process comes first.
+                self.file.last_state = (record, copy.copy(self.state), self.dbs)
                 self.abort()  # of the transaction nothing is left but its place
                 return
             except lmdb.MapFullError:
@@ -202,14 +195,6 @@ class Writer:
             raise BusyError(f"{self.env.path}: another program wrote meanwhile; nothing was changed, try again")
         for operation in log:
             self._do(operation)
-
-    def get(self, db: bytes, key: bytes) -> Any:
-        """The value, a view that lives until the next write; None if there is none."""
-        return self.txn.get(key, db=self.dbs[db])
-
-    def cursor(self, db: bytes) -> Any:
-        """A cursor of a database."""
-        return self.txn.cursor(db=self.dbs[db])
 
     def put(self, db: bytes, key: bytes, value: bytes) -> None:
         """Store a value."""
