@@ -62,6 +62,7 @@ from .errors import (
     ReadOnlyError,
     ReplacedError,
 )
+from .metrics import METRICS
 from .results import Explanation, Matches
 
 if TYPE_CHECKING:
@@ -1354,7 +1355,10 @@ def _read_options(reader: Reader | Writer) -> Options:
     value = reader.get(keys.META, keys.OPTIONS)
     if value is None:
         raise NotAnIndexError(f"{reader.env.path}: an LMDB file without the options of an index")
-    return Options.from_record(value)
+    options = Options.from_record(value)
+    if options.metric not in METRICS:
+        raise DamagedError(f"options: there is no metric {options.metric!r}; {REMEDY}")
+    return options
 
 
 def _encoder_record(reader: Reader | Writer) -> Any:

@@ -15,9 +15,10 @@ from .._storage.lmdb.locks import write
 from .._storage.lmdb.writer import Writer
 from .._subsets.base import Structure
 from ..encoders import Encoder, Layout, make_encoder
-from ..encoders.base import METRICS, Metric, check_int, is_among
+from ..encoders.base import Metric, check_int, is_among
 from ..encoders.coder import Coder
 from ..errors import IndexExistsError, ParameterError, StorageError, shown
+from ..metrics import check_metric
 from .payloads import read_fields
 
 Path = str | os.PathLike[str]
@@ -40,8 +41,7 @@ def make_options(
 ) -> tuple[Options, Coder]:
     """Checked options, and the coder of a new index; ``lists``: a subset structure was asked for, which needs codes."""
     dim = check_int("dim", dim, 1, 1 << 20)
-    if not is_among(metric, METRICS):
-        raise ParameterError(f"metric={shown(metric)}: one of {', '.join(METRICS)} is needed")
+    check_metric(metric)
     if keep_vectors is not None and not is_among(keep_vectors, tuple(kept.KINDS)):
         raise ParameterError(f"keep_vectors={shown(keep_vectors)}: None, 'float16', 'float32' or 'int8' is needed")
     if not is_among(ids, ("int", "str")):

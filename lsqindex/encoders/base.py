@@ -30,13 +30,14 @@ from numpy.typing import ArrayLike, NDArray
 from .._inputs.vectors import BLOCK_ROWS, Vectors, open_rows, read_rows, sample_rows
 from .._threads.pool import Pool
 from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError, shown
+from ..metrics import METRICS, MetricName, check_metric
 from .layout import Layout, Tables
 from .linalg import lengths
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Metric = Literal["l2", "cosine", "ip"]
+Metric = MetricName
 Distance = Literal["asymmetric", "symmetric"]
 Codes = NDArray[np.uint8]
 Fields = NDArray[np.uint16]
@@ -46,8 +47,6 @@ State = dict[str, NDArray[Any]]
 #: ``progress(step, steps, error)`` is called after each step of training; ``error`` is the relative reconstruction
 #: error of the step, or nan if it is not known.
 Progress = Callable[[int, int, float], None]
-
-METRICS: tuple[Metric, ...] = ("l2", "cosine", "ip")
 
 
 class Encoder(ABC):
@@ -357,7 +356,7 @@ class Encoder(ABC):
         VectorError
             If the queries have a wrong shape or dtype, or numbers that are not finite.
         """
-        _check_metric(metric)
+        check_metric(metric)
         offered = self.distances(metric)
         if distance not in offered:
             raise ParameterError(
@@ -372,14 +371,14 @@ class Encoder(ABC):
 
         An encoder that has a faster way than ``_tables`` overrides it.
         """
-        symmetric = distance == "symmetric"
-        if metric != "cosine":
-            return self._tables(queries, metric, symmetric)
-        tables = self._tables(queries / lengths(queries), "l2", symmetric)
-        if self.layout.floats:
+        asked = METRICS[metric]
+        tables = self._tables(
+            queries / lengths(queries) if asked.unit else queries, asked.base, distance == "symmetric"
+        )
+        if asked.share == 1 or self.layout.floats:
             return tables
-        # For unit vectors ‖q − x‖² = 2 (1 − cos).
-        return Tables(tables.values * np.float32(0.5), tables.bias * np.float32(0.5))
+        share = np.float32(asked.share)
+        return Tables(tables.values * share, tables.bias * share)
 
     def probe_tables(self, queries: ArrayLike, metric: Metric = "l2") -> Tables:
         """Compute how far each value of each code dimension is from the queries, for subset indexing.
@@ -409,7 +408,7 @@ class Encoder(ABC):
         VectorError
             If the queries have a wrong shape or dtype, or numbers that are not finite.
         """
-        _check_metric(metric)
+        check_metric(metric)
         vectors = read_rows(open_rows(queries, self._fitted_dim(), what="queries"), what="queries")
         if self.layout.floats:
             raise ParameterError(f"{self} stores vectors as they are, so it has no probe tables; use another encoder")
@@ -424,7 +423,7 @@ class Encoder(ABC):
         if "asymmetric" in self.distances(metric):
             values = self._checked_tables(queries, metric, "asymmetric").values
         else:
-            near: Metric = "cosine" if metric == "cosine" else "l2"
+            near: Metric = metric if METRICS[metric].base == "l2" else "l2"
             values = self._checked_tables(queries, near, self.distances(near)[-1]).values
         if self.layout.scalars:
             values = values.copy()
@@ -509,11 +508,6 @@ class StateReader:
         """Raise StateError if an array was not read."""
         if self._left:
             raise StateError(f"{self._owner}: unknown arrays in the stored state: {', '.join(sorted(self._left))}")
-
-
-def _check_metric(metric: Any) -> None:
-    if not is_among(metric, METRICS):
-        raise ParameterError(f"metric={shown(metric)}: one of {', '.join(METRICS)} is needed")
 
 
 def check_int(name: str, value: Any, low: int, high: int) -> int:

@@ -24,6 +24,7 @@ from ..errors import (
     PluginError,
     UnknownEncoderError,
 )
+from ..metrics import METRICS
 from . import Encoder, Layout, encoder_class, from_bytes, make_encoder, registry, to_bytes
 from .base import Config, Metric
 from .serial import install_hint
@@ -82,7 +83,7 @@ class Coder:
             codes = self.encoder.encode(seen, threads=threads)
         else:  # checked by now, and one block
             codes = self.layout.pack(self.encoder._encode(seen))
-        if self.metric == "cosine":
+        if METRICS[self.metric].unit:
             zeros = ~vectors.any(axis=1)
             if zeros.any():
                 codes[zeros] = self._zero_code
@@ -100,7 +101,7 @@ class Coder:
 
     def prepare(self, vectors: Vectors) -> Vectors:
         """As the encoder sees them: of length 1 where only the direction counts."""
-        return unit(vectors) if self.metric == "cosine" else vectors
+        return METRICS[self.metric].prepare(vectors)
 
     def to_record(self) -> bytes:
         """As stored."""
@@ -216,17 +217,11 @@ def _read_encoder(stored: _Stored, dim: int) -> Encoder:
     return encoder
 
 
-def unit(vectors: Vectors) -> Vectors:
-    """Vectors of length 1; those of length 0 as they are."""
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))[:, None]
-    return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
-
-
 class Prepared:
     """Rows of any array as an encoder sees them, converted when they are read: for ``fit``.
 
-    Under cosine vectors of zeros have nothing to teach, and would bend what is learned towards them: each is replaced
-    by another row of those read with it.
+    Where only directions count, vectors of zeros have nothing to teach, and would bend what is learned towards them:
+    each is replaced by another row of those read with it.
     """
 
     def __init__(self, rows: Any, coder: Coder) -> None:
@@ -238,7 +233,7 @@ class Prepared:
             block = np.ascontiguousarray(self._rows[where], np.float32)
         if not np.isfinite(block).all():
             return block
-        if self._coder.metric == "cosine":
+        if METRICS[self._coder.metric].unit:
             there = block.any(axis=1)
             if there.any() and not there.all():
                 block = block[np.where(there, np.arange(len(block)), np.resize(np.flatnonzero(there), len(block)))]

@@ -22,8 +22,9 @@ import numpy as np
 
 from .._compiled import encoding as _kernels
 from .._inputs.vectors import Vectors
+from ..metrics import METRICS, Metric
 from .layout import Tables
-from .linalg import Float32, lengths, squares
+from .linalg import Float32, lengths
 
 #: Queries taken at a time: what is computed on the way stays in the cache.
 _ROWS = 512
@@ -67,10 +68,12 @@ class LinearTables:
         self._all_columns, self._columns = all_rows.T, all_rows[:-1].T
         self._theta = (-1.0 + 2.0 * np.arange(levels) / (levels - 1)).astype(np.float32)
         half, length = np.float32(0.5), float(np.square(mean, dtype=np.float64).sum())
+        plain = _Known(told, steps, float(np.float32(constant)))
+        of_units = _Known(half * told + rows @ mean, half * steps, float(np.float32((1.0 + length + constant) / 2)))
+        nothing_known = _Known(np.zeros_like(told), np.zeros_like(steps), 0.0)
         self._known = {
-            "l2": _Known(told, steps, float(np.float32(constant))),
-            "cosine": _Known(half * told + rows @ mean, half * steps, float(np.float32((1.0 + length + constant) / 2))),
-            "ip": _Known(np.zeros_like(told), np.zeros_like(steps), 0.0),
+            name: of_units if metric.unit else plain if metric.base == "l2" else nothing_known
+            for name, metric in METRICS.items()
         }
 
     @property
@@ -80,32 +83,33 @@ class LinearTables:
 
     def of(self, queries: Vectors, metric: str) -> Tables:
         """The tables of ``queries``; for cosine these need not be normalized."""
-        known, n = self._known[metric], len(queries)
+        asked, known, n = METRICS[metric], self._known[metric], len(queries)
         width = len(known.steps) + self._levels * self._columns.shape[1]
         values, bias = np.empty((n, width), np.float32), np.empty(n, np.float32)
         if n <= _ROWS:
-            self._write(queries, metric, known, values, bias)
+            self._write(queries, asked, known, values, bias)
             return Tables(values, bias)
         for first in range(0, n, _ROWS):
             some = slice(first, first + _ROWS)
-            self._write(queries[some], metric, known, values[some], bias[some])
+            self._write(queries[some], asked, known, values[some], bias[some])
         return Tables(values, bias)
 
-    def _write(self, queries: Vectors, metric: str, known: _Known, values: Float32, bias: Float32) -> None:
-        if metric == "l2":
+    def _write(self, queries: Vectors, metric: Metric, known: _Known, values: Float32, bias: Float32) -> None:
+        centre = metric.base == "l2" and not metric.unit
+        if centre:
             centred = queries - self._mean
-            np.add(squares(centred), np.float32(known.bias), out=bias)
+            np.add(np.einsum("ij,ij->i", centred, centred), np.float32(known.bias), out=bias)
             centred += centred
             inner = centred @ self._columns
         else:
             inner = queries @ self._all_columns
         if self._levels == 2:
-            whole = queries if metric == "cosine" else None
+            whole = queries if metric.unit else None
             _kernels.bit_tables(inner, whole, known.weights, known.steps, known.bias, values, bias)
             return
-        if metric == "cosine":
+        if metric.unit:
             inner /= lengths(queries)
-        if metric != "l2":
+        if not centre:
             np.subtract(np.float32(known.bias), inner[:, -1], out=bias)
         scalar, m = len(known.steps), len(known.weights)
         values[:, :scalar] = known.steps

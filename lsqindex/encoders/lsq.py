@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from .._inputs.vectors import BLOCK_ROWS, Vectors
 from .._threads.cached import cached_property
 from ..errors import ParameterError, StateError
+from ..metrics import METRICS
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import MARGIN_SHARES, Layout, Tables, field_bits
 from .linalg import Float32, mean_of, principal_axes, product, ridge, squares
@@ -159,14 +160,15 @@ class LSQ(Encoder):
 
     def for_metric(self, metric: Metric) -> LSQ:
         """For inner products the default row scalar is "length"."""
-        if metric == "ip" and self.refine and self._given["scalar"] == "auto":
+        if METRICS[metric].base == "ip" and self.refine and self._given["scalar"] == "auto":
             return type(self)(**{**self.config, "scalar": "length"})
         return self
 
     def distances(self, metric: Metric = "l2") -> tuple[Distance, ...]:
         """Only the scalars "learned" and "norm" tell what L2 needs; "length" tells what cosine needs."""
-        known = {"l2": ("learned", "norm"), "cosine": ("learned", "norm", "length")}
-        return ("asymmetric", "symmetric") if metric == "ip" or self.scalar in known[metric] else ("symmetric",)
+        asked = METRICS[metric]
+        told = ("learned", "norm", "length") if asked.unit else ("learned", "norm")
+        return ("asymmetric", "symmetric") if asked.base == "ip" or self.scalar in told else ("symmetric",)
 
     def _make_layout(self, dim: int) -> Layout:
         if not self.refine and self.m > dim:
@@ -407,7 +409,9 @@ class LSQ(Encoder):
 
     def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
         # Where the scalar has the lengths, codes are of directions.
-        return self._probes.of(queries, "cosine" if self.scalar == "length" and metric == "l2" else metric)
+        return self._probes.of(
+            queries, "cosine" if self.scalar == "length" and METRICS[metric].base == "l2" else metric
+        )
 
     @cached_property
     def _probes(self) -> ProbeTables:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from .._compiled import encoding as _kernels
 from .._inputs.vectors import Vectors
 from ..errors import StateError
+from ..metrics import METRICS
 from .base import State, StateReader
 from .layout import Tables
 from .linalg import Float32, Float64, gram, lengths, mean_of, product, ridge, settled, squares
@@ -225,12 +226,13 @@ class LengthTables:
         """The tables of ``queries``; for cosine these need not be normalized."""
         n, m, scalar = len(queries), len(self._rows), self._scalar
         inner = queries @ self._columns
-        if metric == "ip" and self._levels == 2:
+        asked = METRICS[metric]
+        if asked.base == "ip" and self._levels == 2:
             known = np.empty((n, len(self._known)), np.float32), np.empty(n, np.float32)
             _kernels.length_tables(inner, self._known, float(scalar.length), float(scalar.z), *known)
             return Tables(*known)
         along = inner[:, :m]
-        if metric == "cosine":
+        if asked.unit:
             # Rows have length 1, so t = (1 − ε/c)·ℓ, and the estimate is q·û + ε for queries of length 1.
             inner /= lengths(queries)
             frontier = np.full(n, scalar.cosine / scalar.length, np.float32)

@@ -18,6 +18,7 @@ import numpy as np
 
 from .._compiled import encoding as _kernels
 from .._inputs.vectors import Vectors
+from ..metrics import METRICS
 from .layout import Tables
 from .linalg import Float32, lengths
 
@@ -46,9 +47,10 @@ class ProbeTables:
         n, scalar = len(queries), len(self._zeros)
         values = np.empty((n, scalar + self._levels * len(self._sizes)), np.float32)
         bias = np.zeros(n, np.float32)
-        if metric == "cosine":
+        asked = METRICS[metric]
+        if asked.unit:
             queries = queries / lengths(queries)
-        told = (queries if metric == "ip" else queries - self._mean) @ self._columns
+        told = (queries if asked.base == "ip" else queries - self._mean) @ self._columns
         if self._levels == 2:
             _kernels.bit_tables(told, None, self._nothing, self._zeros, 0.0, values, bias)
             return Tables(values, bias)

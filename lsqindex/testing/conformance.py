@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 
 from .._inputs.vectors import BLOCK_ROWS, Vectors
 from ..encoders import Encoder, Tables, from_bytes, to_bytes
-from ..encoders.base import METRICS, Metric, constructor_names
+from ..encoders.base import Metric, constructor_names
 from ..errors import CodeError, LsqIndexError, NotFittedError, ParameterError, TooFewVectorsError, VectorError
+from ..metrics import METRICS, NAMES
 from . import reference
 from .layout_claims import LayoutClaims
 
@@ -398,7 +399,7 @@ class EncoderConformance(LayoutClaims):
         encoder = self.fitted()
         queries = self.vectors[:6]
         width = encoder.dim if encoder.layout.floats else int(encoder.layout.starts[-1])
-        for metric in METRICS:
+        for metric in NAMES:
             assert encoder.distances(metric)
             assert set(encoder.distances(metric)) <= {"asymmetric", "symmetric"}
             for distance in encoder.distances(metric):
@@ -411,14 +412,14 @@ class EncoderConformance(LayoutClaims):
 
     def test_sums_of_look_ups_follow_the_true_distances(self) -> None:
         """For l2, ip, and (on unit vectors) cosine: nearer vectors have smaller sums."""
-        for metric in METRICS:
+        for metric in NAMES:
             encoder, rows = self.fitted(), self.vectors
-            if metric == "cosine":
+            if METRICS[metric].unit:
                 rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
                 encoder = self.make_encoder().fit(rows)
             codes = encoder.encode(rows[50:450])
             # For cosine the door normalizes queries: any length gives the same.
-            queries = rows[:50] * np.float32(3 if metric == "cosine" else 1)
+            queries = rows[:50] * np.float32(3 if METRICS[metric].unit else 1)
             exact = true_distances(rows[:50], rows[50:450], metric)
             for distance in encoder.distances(metric):
                 tables = encoder.tables(queries, metric, distance)
@@ -470,7 +471,7 @@ class EncoderConformance(LayoutClaims):
         if encoder.layout.floats:
             raises(ParameterError, lambda: encoder.probe_tables(queries), "no code")
             return
-        for metric in METRICS:
+        for metric in NAMES:
             tables = encoder.probe_tables(queries, metric)
             assert tables.values.shape == (6, int(encoder.layout.starts[-1]))
             assert tables.bias.shape == (6,)
@@ -486,21 +487,21 @@ class EncoderConformance(LayoutClaims):
         encoder = self.fitted()
         if encoder.layout.floats:
             return
-        for metric in METRICS:
+        for metric in NAMES:
             many, one = (encoder.probe_tables(rows, metric).values for rows in (self.vectors[:40], self.vectors[33:34]))
             scale = float(np.abs(many).max())
             assert np.allclose(one[0], many[33], rtol=1e-4, atol=1e-5 * scale)
 
     def test_probe_tables_are_smaller_for_a_query_s_own_code_than_for_others(self) -> None:
         """For l2 and, on unit vectors, cosine: what is looked under first is where the query would have been put."""
-        for metric in METRICS[:2]:
+        for metric in (name for name in NAMES if METRICS[name].base == "l2"):
             encoder, rows = self.fitted(), self.vectors
             if encoder.layout.floats:
                 return
-            if metric == "cosine":
+            if METRICS[metric].unit:
                 rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
                 encoder = self.make_encoder().fit(rows)
-            queries = rows[:50] * np.float32(3 if metric == "cosine" else 1)
+            queries = rows[:50] * np.float32(3 if METRICS[metric].unit else 1)
             sums = reference.distances(encoder.encode(rows[:50]), encoder.layout, encoder.probe_tables(queries, metric))
             share = float((np.diag(sums)[:, None] <= sums).mean())
             assert share > 0.9, f"{metric}: only {share:.2f} of other codes cost as much as a query's own"
@@ -649,15 +650,7 @@ def true_distances(queries: Vectors, rows: Vectors, metric: Metric) -> NDArray[n
     >>> true_distances(np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32), "l2")
     array([[0., 2.]])
     """
-    a, b = queries.astype(np.float64), rows.astype(np.float64)
-    inner: NDArray[np.float64] = a @ b.T
-    if metric == "ip":
-        return -inner
-    if metric == "cosine":
-        inner /= np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)
-        return 1 - inner
-    out: NDArray[np.float64] = np.square(a).sum(axis=1)[:, None] - 2 * inner + np.square(b).sum(axis=1)
-    return out
+    return METRICS[metric].pairs(queries.astype(np.float64), rows.astype(np.float64))
 
 
 def _assert_equal_tables(one: Tables, other: Tables) -> None:
@@ -675,7 +668,7 @@ def _assert_same(one: Encoder, other: Encoder, rows: Vectors) -> None:
     assert np.array_equal(one.encode(rows), codes)
     assert np.array_equal(one.decode(codes), other.decode(codes))
     assert np.array_equal(one.embed(rows), other.embed(rows))
-    for metric in METRICS:
+    for metric in NAMES:
         assert one.distances(metric) == other.distances(metric)
         for distance in other.distances(metric):
             _assert_equal_tables(one.tables(rows[:5], metric, distance), other.tables(rows[:5], metric, distance))

@@ -24,10 +24,8 @@ from ..encoders import Encoder
 from ..encoders.base import Distance, Metric
 from ..encoders.layout import MARGIN_SHARES
 from ..index import Index
+from ..metrics import METRICS, NAMES
 from . import reference
-
-#: l2 first: what is learned in training is mostly learned for it.
-_METRICS: tuple[Metric, ...] = ("l2", "ip", "cosine")
 
 
 class LayoutClaims:
@@ -82,7 +80,7 @@ class LayoutClaims:
         """``layout.scalars``: what a row scalar adds does not depend on the query's direction, and is no dimension."""
         encoder = self.fitted()
         layout = encoder.layout
-        fixed: tuple[Metric, ...] = ("l2", "cosine")
+        fixed = (name for name in NAMES if METRICS[name].base == "l2")
         metric = next((m for m in fixed if "asymmetric" in encoder.distances(m)), None)
         if layout.floats or metric is None:
             return
@@ -109,7 +107,7 @@ class LayoutClaims:
         """``layout.head`` and ``layout.margins``: what the progressive scan leaves after its head is not wanted."""
         encoder = self.fitted()
         layout = encoder.layout
-        metric = next((m for m in _METRICS if "asymmetric" in encoder.distances(m)), None)
+        metric = next((m for m in NAMES if "asymmetric" in encoder.distances(m)), None)
         if not layout.head or metric is None:
             return
         codes = encoder.encode(self.vectors)
@@ -134,7 +132,7 @@ class LayoutClaims:
             return
         rows = self.vectors[:500]
         fields = layout.unpack(encoder.encode(rows))[:, layout.scalars :]
-        away = _l2(rows, rows)
+        away = METRICS["l2"].pairs(rows.astype(np.float64), rows.astype(np.float64))
         np.fill_diagonal(away, np.inf)
         near = np.argpartition(away, 4, axis=1)[:, :5]
         shared = float((fields[:, None] == fields[near]).mean())
@@ -155,7 +153,8 @@ class LayoutClaims:
         for metric in ("l2", "ip"):
             if "asymmetric" not in encoder.distances(metric):
                 continue
-            true, told = (_of(metric, queries, vectors) for vectors in (rows, decoded))
+            wide = queries.astype(np.float64)
+            true, told = (METRICS[metric].pairs(wide, vectors.astype(np.float64)) for vectors in (rows, decoded))
             sums = reference.distances(codes, encoder.layout, encoder.tables(queries, metric, "asymmetric"))
             found, possible = _recall(true, sums), _recall(true, told)
             # Codes of few bits have many equal distances, and chance decides which of them are found.
@@ -173,15 +172,14 @@ class LayoutClaims:
         queries, k = self.vectors[:20], min(100, len(self.vectors))
         for metric, distance in _offered(encoder):
             rows = np.array(self.vectors)
-            if metric == "cosine":
+            if METRICS[metric].unit:
                 rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-30))
             with Index(dim=rows.shape[1], metric=metric, encoder=encoder, keep_vectors=None) as index:
                 index.add(rows)
                 found = index.search(queries, k=k, distance=distance, strategy="scan", rerank=0).distances
             sums = reference.distances(encoder.encode(rows), layout, encoder.tables(queries, metric, distance))
             near = np.sort(sums, axis=1)[:, :k]
-            if metric != "ip":  # an index says 0 where an estimate is below
-                near = np.maximum(near, 0)
+            METRICS[metric].clamp(near)  # as an index does
             away = float(np.abs(found - near).max())
             assert away <= 1e-3 * float(np.ptp(sums)) + 1e-6, (
                 f"the scan disagrees with the look-ups for metric {metric}, distance {distance} (off by {away:.3g}): "
@@ -190,7 +188,7 @@ class LayoutClaims:
 
 
 def _offered(encoder: Encoder) -> Iterator[tuple[Metric, Distance]]:
-    for metric in _METRICS:
+    for metric in NAMES:
         for distance in encoder.distances(metric):
             yield metric, distance
 
@@ -202,16 +200,6 @@ def _affine(look_ups: NDArray[np.float64]) -> NDArray[np.float64]:
     for k in range((len(numbers) - 1).bit_length()):
         out += (look_ups[:, 1 << k] - look_ups[:, 0])[:, None] * (numbers >> k & 1)
     return out
-
-
-def _l2(queries: Vectors, rows: Vectors) -> NDArray[np.float64]:
-    a, b = queries.astype(np.float64), rows.astype(np.float64)
-    out: NDArray[np.float64] = np.square(a).sum(axis=1)[:, None] - 2 * (a @ b.T) + np.square(b).sum(axis=1)
-    return out
-
-
-def _of(metric: str, queries: Vectors, rows: Vectors) -> NDArray[np.float64]:
-    return -(queries.astype(np.float64) @ rows.astype(np.float64).T) if metric == "ip" else _l2(queries, rows)
 
 
 def _recall(true: NDArray[np.float64], estimated: NDArray[np.float64] | NDArray[np.float32]) -> float:

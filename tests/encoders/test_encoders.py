@@ -12,12 +12,12 @@ from sklearn.datasets import load_digits
 from lsqindex import Encoder, make_encoder
 from lsqindex._inputs.vectors import Vectors
 from lsqindex.encoders import from_bytes, to_bytes
-from lsqindex.encoders.base import METRICS
 from lsqindex.encoders.binary import BinaryEncoder
 from lsqindex.encoders.layout import Layout
 from lsqindex.encoders.lsh import LSH
 from lsqindex.encoders.lsq import LSQ
 from lsqindex.errors import ParameterError
+from lsqindex.metrics import NAMES
 from lsqindex.testing import EncoderConformance, clustered_vectors, reference, true_distances
 
 DIGITS: Vectors = load_digits().data.astype(np.float32)
@@ -249,7 +249,7 @@ def test_the_length_of_a_query_is_nothing_to_cosine(case: str, scale: float) -> 
 @pytest.mark.parametrize("case", ALL)
 def test_a_query_of_zeros_has_finite_tables(case: str) -> None:
     encoder, _ = fitted(case)
-    for metric in METRICS:
+    for metric in NAMES:
         for distance in encoder.distances(metric):
             tables = encoder.tables(np.zeros((2, 24), np.float32), metric, distance)
             assert np.isfinite(tables.values).all()
@@ -260,7 +260,7 @@ def test_a_query_of_zeros_has_finite_tables(case: str) -> None:
 def test_the_inner_door_gives_the_same_tables(case: str) -> None:
     encoder, vectors = fitted(case)
     queries = np.ascontiguousarray(vectors[:7])
-    for metric in METRICS:
+    for metric in NAMES:
         for distance in encoder.distances(metric):
             outer = encoder.tables(queries.tolist(), metric, distance)
             inner = encoder._checked_tables(queries, metric, distance)
@@ -380,7 +380,7 @@ def test_tables_serve_as_probe_tables_where_an_encoder_says_nothing_else() -> No
     """Asymmetric ones without the row scalar; symmetric ones where there are no others, of the same query."""
     vectors = clustered_vectors(24)
     pq = make_encoder("pq", bits=24, field_bits=3).fit(vectors)
-    for metric in METRICS:
+    for metric in NAMES:
         assert np.array_equal(pq.probe_tables(vectors[:9], metric).values, pq.tables(vectors[:9], metric).values)
     lsq = make_encoder("lsq", bits=48, iterations=2).fit(vectors)
     default, table = Encoder._probe_tables(lsq, vectors[:9], "l2"), lsq.tables(vectors[:9])
@@ -389,7 +389,7 @@ def test_tables_serve_as_probe_tables_where_an_encoder_says_nothing_else() -> No
     assert not default.bias.any()
     assert np.array_equal(default.values[:, first:], table.values[:, first:])
     none = make_encoder("lsq", bits=48, scalar=None, iterations=2).fit(vectors)
-    for metric in METRICS[:2]:
+    for metric in NAMES[:2]:
         default = Encoder._probe_tables(none, vectors[:9], metric)
         assert np.array_equal(default.values, none.tables(vectors[:9], metric, "symmetric").values)
 

@@ -70,7 +70,6 @@ class Options:
         options = cls(**{**record, "fields": tuple(names)})
         if not (
             1 <= options.dim <= 1 << 20
-            and options.metric in ("l2", "cosine", "ip")
             and options.ids in ("int", "str")
             and options.keep_vectors in (None, *kept.NAMES)
             and 0 <= options.train_size < _LIMIT
