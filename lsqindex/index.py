@@ -1,11 +1,12 @@
 """The index: checks input, decides, delegates.
 
 add      vectors ─▶ ids.py, vectors.py ─▶ loader: encode ─▶ storage: one transaction
-search   queries ─▶ a snapshot ─▶ searcher: distances, the nearest, their ids
+search   queries ─▶ Query ─▶ a snapshot ─▶ _query: plan, candidates, ranking ─▶ Matches
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -17,14 +18,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._compiled.gate import Block
-from ._inputs.filters import read_filter
+from ._inputs.filters import Condition, read_filter
+from ._inputs.filters import Ids as OnlyIds
 from ._inputs.ids import is_one, read_ids
 from ._inputs.options import Path, check_wait, file_path, fill, make_options, new_path, thread_count
-from ._inputs.vectors import as_array, open_rows, read_rows
+from ._inputs.vectors import as_array, open_rows, read_queries
 from ._query import search as searcher
-from ._query import snapshot
-from ._query.query import Asked, Ranking, Request, Strategy
+from ._query.plan import Plan
+from ._query.query import Query, Ranking, Strategy, read_query
+from ._query.ranking import padded
+from ._query.select import select
+from ._query.snapshot import Snapshot
 from ._query.stored import found_payloads, payloads_of, unsound, unsound_payloads, vectors_of
+from ._query.trace import Trace
 from ._storage import check, rewrite
 from ._storage.format import kept, keys
 from ._storage.format.meta import Options
@@ -294,6 +300,7 @@ class Index:
         # Only now: an index in memory that becomes a file stays what it was if the file cannot be read.
         self._options, self._opened = options, opened
         self._coder_known: tuple[tuple[int, int], Coder] | None = None
+        self._searched: Snapshot | None = None
         self._lease, self._env, self._path, self._read_only, self._wait = lease, env, path, read_only, wait
         self._closed = False
 
@@ -386,18 +393,18 @@ class Index:
         >>> index.ids({"year": {"$gte": 2000}})
         array([1])
         """
-        allowed = self._allowed(filter)
+        condition = self._condition(filter)
         with self._reader() as reader:
             store = Store(reader, self._options)
-            rows = store.living() if allowed is None else searcher.allowed_rows(store, allowed)
+            rows = store.living() if condition is None else select(store, condition)
             ids = store.ids_of(rows)
         return np.sort(ids) if isinstance(ids, np.ndarray) else sorted(ids)
 
-    def _allowed(self, filter: Any) -> Any:
-        """A filter, checked: ids, or a condition on payloads."""
+    def _condition(self, filter: Any) -> Condition | None:
+        """A filter, checked: a mapping over payload fields, or ids."""
         if isinstance(filter, Mapping):
             return read_filter(filter, lambda ids: read_ids(ids, self._options.ids, known=True))
-        return None if filter is None else read_ids(filter, self._options.ids, known=True)
+        return None if filter is None else OnlyIds(read_ids(filter, self._options.ids, known=True))
 
     def get(self, ids: Any) -> NDArray[np.float32]:
         """Return vectors by id.
@@ -598,8 +605,10 @@ class Index:
         >>> index.search([1, 0], k=2, filter=[10, 30])
         Matches(ids=array([10, 30]), distances=array([ 1., 41.], dtype=float32))
         """
-        asked = Asked(k, strategy, distance, rerank, probes, candidates, progressive, threads)
-        return self._search(queries, asked, filter, with_payloads=with_payloads)[0]
+        query = read_query(
+            k, math.inf, strategy, distance, rerank, probes, candidates, progressive, with_payloads, threads
+        )
+        return self._search(queries, query, filter, Trace())[0]
 
     def explain(
         self,
@@ -644,36 +653,39 @@ class Index:
         >>> told.strategy, told.tables, told.probes
         ('subset', 4, 4)
         """
-        asked = Asked(k, strategy, distance, rerank, probes, candidates, progressive, threads)
-        found, taken, why, request, bits = self._search(query, asked, filter, counting=True)
-        used = bits if taken == "subset" else ()
-        return Explanation(taken, why, len(used), max(used, default=0), **asdict(request.trace), matches=found)
+        asked = read_query(k, math.inf, strategy, distance, rerank, probes, candidates, progressive, False, threads)
+        trace = Trace()
+        found, plan, bits = self._search(query, asked, filter, trace, counting=True)
+        used = bits if plan.strategy == "subset" else ()
+        return Explanation(plan.strategy, plan.why, len(used), max(used, default=0), **asdict(trace), matches=found)
 
     def _search(
-        self, queries: ArrayLike, asked: Asked, filter: Any, *, with_payloads: bool = False, counting: bool = False
-    ) -> tuple[Matches, str, str, Request, tuple[int, ...]]:
-        with_payloads = check_bool("with_payloads", with_payloads)
-        vectors = as_array(queries, what="queries")
-        single = len(vectors.shape) == 1 and vectors.shape[0] > 0  # (An empty list is no query at all.)
-        rows = open_rows(vectors[None] if single else vectors, self.dim, what="queries")
-        checked = read_rows(rows, what="queries")
-        if len(checked) * asked.k > _MAX_ANSWERS:
-            raise ParameterError(
-                f"k={asked.k} for {len(checked)} queries: more than {_MAX_ANSWERS:,} answers; ask in parts"
-            )
-        allowed = self._allowed(filter)
+        self, queries: ArrayLike, query: Query, filter: Any, trace: Trace, *, counting: bool = False
+    ) -> tuple[Matches, Plan, tuple[int, ...]]:
+        """What was found, what was planned, and the bits of the multi-index's tables."""
+        vectors, single = read_queries(queries, self._options.dim)
+        k = query.k or 0
+        if len(vectors) * k > _MAX_ANSWERS:
+            raise ParameterError(f"k={k} for {len(vectors)} queries: more than {_MAX_ANSWERS:,} answers; ask in parts")
+        if filter is not None:
+            query = query._replace(filter=self._condition(filter))
         with self._reader() as reader:
-            store, coder = Store(reader, self._options), self._coder(reader)
-            subset = snapshot.once(store, "tables", lambda: subsets.of(reader, coder))
-            kept = self._options.keep_vectors is not None
-            request = asked.request(coder, checked, allowed, kept=kept, subset=subset is not None, counting=counting)
-            answer, strategy, why = searcher.search(store, coder, request)
-            payloads = found_payloads(store, answer.rows) if with_payloads else None
-        found = Matches(answer.ids[0], answer.distances[0]) if single else Matches(answer.ids, answer.distances)
+            snapshot = self._snapshot(reader)
+            answer, plan = searcher.search(snapshot, reader, query, vectors, trace, counting=counting)
+            ids, distances, rows = padded(answer, k)
+            payloads = found_payloads(Store(reader, self._options), rows) if query.with_payloads else None
+        found = Matches(ids[0], distances[0]) if single else Matches(ids, distances)
         if payloads is not None:
             found.payloads = payloads[0] if single else payloads
-        widths = subset.tables.widths if isinstance(subset, MultiIndexStructure) else ()
-        return found, strategy, why, request, widths
+        widths = snapshot.subset.tables.widths if isinstance(snapshot.subset, MultiIndexStructure) else ()
+        return found, plan, widths
+
+    def _snapshot(self, reader: Reader) -> Snapshot:
+        """The snapshot prepared for searching: known from the last search, or prepared now."""
+        known, coder = self._searched, self._coder(reader)
+        if known is None or known.valid != (reader.state.txn, reader.env.moved) or known.coder is not coder:
+            known = self._searched = Snapshot(Store(reader, self._options), coder)
+        return known
 
     # -- changing -----------------------------------------------------------------------------
 
@@ -1225,7 +1237,8 @@ class Index:
         try:
             with self._reader() as reader:
                 reader.file.check_pages(reader.txn)
-                reader.env.forget()
+                reader.env.forget()  # look at everything again
+                self._searched = None
                 found += check.problems(reader, self._options)
                 coder = self._read_coder(reader)
                 structure, store = subsets.of(reader, coder), Store(reader, self._options)

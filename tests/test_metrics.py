@@ -58,6 +58,13 @@ def test_a_metric_that_there_is_not_is_refused() -> None:
             check_metric(wrong)
 
 
+def test_the_command_line_knows_every_metric() -> None:
+    pytest.importorskip("typer")
+    from lsqindex.cli.options import Metric
+
+    assert tuple(metric.value for metric in Metric) == NAMES
+
+
 def test_a_file_with_an_unknown_metric_is_damaged() -> None:
     index = Index(dim=2)
     index.add([[1, 2]])

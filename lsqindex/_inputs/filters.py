@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -185,10 +186,29 @@ def _keys(value: dict[Any, Any]) -> set[tuple[bool, Any]]:
 def read_filter(filter: Mapping[Any, Any], read_ids: Callable[[Any], Any]) -> Condition:
     """The condition that a filter says; FilterError where it says none. ``read_ids`` reads those of ``$ids``.
 
+    A filter that is like one of the last ones gives the same condition, whose rows an index may still know.
+
     >>> read_filter({"year": {"$gte": 2020}}, list)
     Field(name='year', test='$gte', operand=2020)
     """
-    return _all_of(filter, read_ids, 0)
+    try:
+        # Equal bytes are of equal filters, their types included: 1, 1.0 and True differ.
+        packed = pickle.dumps(filter)
+    except Exception:  # it may hold anything; what is wrong with it is said below
+        packed = b""
+    condition = _known.get(packed)
+    if condition is None:
+        condition = _all_of(filter, read_ids, 0)
+        if 0 < len(packed) <= _KNOWN_BYTES and "$ids" not in condition.names:
+            if len(_known) >= _KNOWN:
+                _known.clear()
+            _known[packed] = condition
+    return condition
+
+
+#: The last filters that were read, at most so many, each of at most so many bytes.
+_known: dict[bytes, Condition] = {}
+_KNOWN, _KNOWN_BYTES = 256, 4096
 
 
 def _all_of(filter: Mapping[Any, Any], read_ids: Callable[[Any], Any], depth: int) -> Condition:

@@ -59,6 +59,22 @@ def open_rows(vectors: ArrayLike, dim: int | None = None, *, what: str = "vector
     return rows
 
 
+def read_queries(queries: ArrayLike, dim: int) -> tuple[Vectors, bool]:
+    """Checked rows, shape (nq, dim), and whether they are one query, given as a vector.
+
+    >>> read_queries([1, 2], 2)
+    (array([[1., 2.]], dtype=float32), True)
+    """
+    if type(queries) is np.ndarray and queries.dtype == np.float32 and queries.shape == (dim,):
+        row = np.ascontiguousarray(queries)[None]
+        if row.max() <= MAX_MAGNITUDE and row.min() >= -MAX_MAGNITUDE:
+            return row, True  # most queries are such
+    vectors = as_array(queries, what="queries")
+    single = len(vectors.shape) == 1 and vectors.shape[0] > 0  # (An empty list is no query at all.)
+    rows = open_rows(vectors[None] if single else vectors, dim, what="queries")
+    return read_rows(rows, what="queries"), single
+
+
 def as_array(vectors: ArrayLike, *, what: str = "vectors") -> Any:
     """Numbers with a shape and a dtype: ``vectors`` as they are where they are a matrix, else a NumPy array of them."""
     if type(vectors) is np.ndarray and vectors.dtype.kind in _NUMBERS:

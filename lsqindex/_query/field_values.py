@@ -21,9 +21,7 @@ from .._storage.format.columns import RowNumbers
 from .._storage.format.payload_columns import ABSENT, FieldColumn
 from .._storage.format.rows import Rows
 from .._storage.lmdb.known import Slot
-from .._storage.store import Store
 from .._threads.cached import cached_property
-from .snapshot import once
 
 Flags = NDArray[np.bool_]
 Places = NDArray[np.int64]
@@ -31,11 +29,6 @@ Places = NDArray[np.int64]
 #: Whole numbers up to here are float64's own, and int64's from _LEAST to _MOST.
 _EXACT = 1 << 53
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-
-
-def values_of(store: Store, number: int) -> Values:
-    """The values of the field of that number, found once for a snapshot."""
-    return once(store, ("field", number), lambda: Values(store.field(number), number))
 
 
 class _Record:

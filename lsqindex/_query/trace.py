@@ -1,13 +1,13 @@
-"""What a search counts on its way."""
+"""What a search counts on its way, for :meth:`Index.explain`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass
 class Trace:
-    """What a search counts on its way, for all its queries together."""
+    """What a search counts on its way, for all its queries together; see :class:`Explanation`."""
 
     #: Buckets looked into, of all tables together, and the rows their lists named, each as often as it was named.
     probes: int = 0
@@ -24,3 +24,8 @@ class Trace:
     candidates: int = 0
     #: Rows whose distance was computed again, exactly or asymmetrically.
     reranked: int = 0
+
+    def add(self, other: Trace) -> None:
+        """Count what another thread counted."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))

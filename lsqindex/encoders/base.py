@@ -22,13 +22,14 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._inputs.vectors import BLOCK_ROWS, Vectors, open_rows, read_rows, sample_rows
-from .._threads.pool import Pool
+from .._threads.pool import in_parallel
 from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError, shown
 from ..metrics import METRICS, MetricName, check_metric
 from .layout import Layout, Tables
@@ -380,6 +381,10 @@ class Encoder(ABC):
         share = np.float32(asked.share)
         return Tables(tables.values * share, tables.bias * share)
 
+    def _table_maker(self, metric: Metric, distance: Distance) -> Callable[[Vectors], Tables]:
+        """:meth:`_checked_tables` for one metric and distance: what an index calls for every search."""
+        return partial(self._checked_tables, metric=metric, distance=distance)
+
     def probe_tables(self, queries: ArrayLike, metric: Metric = "l2") -> Tables:
         """Compute how far each value of each code dimension is from the queries, for subset indexing.
 
@@ -536,13 +541,7 @@ def constructor_names(encoder: type[Encoder]) -> list[str]:
 
 def _over_blocks(one: Callable[[int], None], rows: int, threads: int) -> None:
     threads = check_int("threads", threads, 1, 1024)
-    firsts = range(0, rows, BLOCK_ROWS)
-    if threads == 1 or len(firsts) < 2:
-        for first in firsts:
-            one(first)
-        return
-    with Pool(threads) as pool:
-        list(pool.map(one, firsts))
+    in_parallel(one, range(0, rows, BLOCK_ROWS), threads)
 
 
 def _no_progress(step: int, steps: int, error: float) -> None:

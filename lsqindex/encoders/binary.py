@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -80,9 +81,12 @@ class BinaryEncoder(Encoder):
         return self._linear.of(self._decode(self._encode(queries)) if symmetric else queries, metric)
 
     def _checked_tables(self, queries: Vectors, metric: Metric, distance: Distance) -> Tables:
+        return self._table_maker(metric, distance)(queries)
+
+    def _table_maker(self, metric: Metric, distance: Distance) -> Callable[[Vectors], Tables]:
         if distance == "asymmetric":
-            return self._linear.of(queries, metric)
-        return super()._checked_tables(queries, metric, distance)
+            return partial(self._linear.of, metric=metric)
+        return partial(super()._checked_tables, metric=metric, distance=distance)
 
     def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
         return self._probes.of(queries, metric)

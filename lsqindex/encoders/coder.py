@@ -36,6 +36,8 @@ class Coder:
 
     #: Whether the encoder can be used here, and if not, why; see :class:`Absent`.
     present, why = True, ""
+    #: Whether to read the record again.
+    outdated = False
 
     def __init__(self, encoder: Encoder, dim: int, metric: Metric) -> None:
         self.encoder, self.dim, self.metric = encoder, dim, metric
@@ -56,11 +58,6 @@ class Coder:
     def config(self) -> Config:
         """The encoder's parameters."""
         return self.encoder.config
-
-    @property
-    def outdated(self) -> bool:
-        """Whether to read the record again."""
-        return False
 
     def check_present(self) -> None:
         """Raise the error that says what to install, where the encoder cannot be used here."""
@@ -159,7 +156,7 @@ class Absent(Coder):
         return Layout.of_floats(self.dim) if self.floats else self.encoder.layout
 
     @property
-    def outdated(self) -> bool:
+    def outdated(self) -> bool:  # type: ignore[override]
         """Whether an encoder of this name has been registered in the meantime."""
         return registry.is_registered(self.name) and not isinstance(self._error, NewerEncoderError)
 

@@ -17,6 +17,8 @@ Asymmetric distances are linear in the bits: ‖q−x‖² ≈ ‖q‖² − 2 (
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -391,9 +393,12 @@ class LSQ(Encoder):
         return self._linear.of(self._decode(self._encode(queries)) if symmetric else queries, metric)
 
     def _checked_tables(self, queries: Vectors, metric: Metric, distance: Distance) -> Tables:
+        return self._table_maker(metric, distance)(queries)
+
+    def _table_maker(self, metric: Metric, distance: Distance) -> Callable[[Vectors], Tables]:
         if distance == "asymmetric":
-            return self._linear.of(queries, metric)
-        return super()._checked_tables(queries, metric, distance)
+            return partial(self._linear.of, metric=metric)
+        return partial(super()._checked_tables, metric=metric, distance=distance)
 
     @cached_property
     def _linear(self) -> LinearTables | LengthTables:

@@ -1,52 +1,64 @@
-"""Exact distances between queries and vectors, one pair at a time: a pair's distance depends on it alone."""
+"""Vectors compared exactly, where they lie: those stored in the place of codes, or those kept beside them.
+
+The kernel (``cython_src/exact.h``) reads each vector once for several queries and copies none.
+"""
 
 from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._inputs.vectors import Vectors
-from ...encoders.base import Metric
+from ..._compiled import exact as _exact
+from ..._storage.format import deleted
+from ..._storage.format.records import REMEDY
+from ..._storage.store import Store
+from ..._threads.pool import in_parallel
+from ...errors import DamagedError
+from .. import tuning
+from ..found import Found
+
+if TYPE_CHECKING:
+    from ..search import Search
+    from ..snapshot import Snapshot
 
 
-def distances(query: Vectors, vectors: Vectors, metric: Metric) -> Vectors:
-    """The distance of one query, shape (dim,), to each of ``vectors``, shape (n, dim).
+class Exact:
+    """All vectors of a snapshot."""
 
-    >>> distances(np.array([1.0, 0.0]), np.array([[1.0, 0.0], [0.0, 2.0]]), "l2")
-    array([0., 5.], dtype=float32)
-    """
-    rows = np.ascontiguousarray(vectors, np.float64)
-    one = np.asarray(query, np.float64)
-    if metric == "l2":
-        difference = rows - one
-        squares: Vectors = np.einsum("ij,ij->i", difference, difference).astype(np.float32)
-        return squares
-    products: NDArray[np.float64] = np.einsum("ij,j->i", rows, one)
-    if metric == "ip":
-        return (-products).astype(np.float32)
-    # A vector of zeros has no direction: its cosine is 0.
-    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows) * (one @ one))
-    cosines: Vectors = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
-    return (1 - cosines).astype(np.float32)
+    group = tuning.GROUP
 
+    def __init__(
+        self, snapshot: Snapshot, store: Store, *, allowed: NDArray[np.uint8] | None = None, total: int | None = None
+    ) -> None:
+        """``allowed`` has a bit for each row that may be found, ``total`` in all; None: all of them."""
+        options, floats = snapshot.options, snapshot.coder.floats
+        rows = store.codes() if floats else store.vectors()
+        rows.touch_all()
+        kind = "float32" if floats else options.keep_vectors
+        assert kind is not None
+        bits = deleted.addresses(store.source)
+        column = (rows.starts, rows.counts, rows.addresses)
+        self._vectors = _exact.Vectors(*column, kind, options.dim, 0, bits, deleted.SEGMENT_ROWS)
+        self._metric, self._allowed = snapshot.metric.name, allowed
+        self._total = snapshot.state.count if total is None else total
+        self._numbers = self._vectors.rows * options.dim
+        self.cost = self._numbers * tuning.THREAD_WORK // tuning.EXACT_WORK
 
-class Rows:
-    """Vectors to be searched: as float64, and their squared lengths."""
-
-    def __init__(self, vectors: Vectors) -> None:
-        self.vectors = np.asarray(vectors, np.float64)
-        self.squares: NDArray[np.float64] = np.einsum("ij,ij->i", self.vectors, self.vectors)
-
-
-def lower_bounds(queries: Vectors, rows: Rows, metric: Metric) -> tuple[NDArray[np.float64], float]:
-    """All distances at once, by one matrix product, shape (nq, n), and how far they may be off."""
-    wide, squares = np.asarray(queries, np.float64), rows.squares
-    own = np.einsum("ij,ij->i", wide, wide)
-    products = wide @ rows.vectors.T
-    scale = float(max(squares.max(initial=0), own.max(initial=0)))
-    if metric == "l2":
-        return own[:, None] - 2 * products + squares, 1e-12 * scale
-    if metric == "ip":
-        return -products, 1e-12 * scale
-    norms = np.sqrt(own[:, None] * squares)
-    return 1 - np.divide(products, norms, out=np.zeros_like(products), where=norms > 0), 1e-12
+    def find(self, search: Search, wide: int) -> Found:
+        """The ``wide`` nearest of each query."""
+        queries, limit = search.vectors, search.plan.limit
+        search.trace.rows += self._total * len(queries)
+        threads = min(search.threads, self._numbers * len(queries) // tuning.EXACT_WORK)
+        parts = max(1, threads)
+        scan = _exact.Scan(self._vectors, self._metric, queries, wide, self._allowed, parts, limit)
+        if parts == 1:
+            scan.run()
+        else:
+            in_parallel(scan.run, range(parts), threads, search.share)
+        found = Found(*scan.finish())
+        if limit == math.inf and (found.counts < min(wide, self._total)).any():
+            raise DamagedError(f"deleted rows: {self._total} rows should be there, and fewer are; {REMEDY}")
+        return found

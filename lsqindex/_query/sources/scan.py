@@ -1,90 +1,154 @@
-"""Candidates by distance estimation: all codes, or those of some rows, where they lie."""
+"""Distance estimation (section 3.1 of the paper): the nearest of all codes, by one look-up per field.
+
+The kernel (``cython_src/scan.h``) reads codes where they lie. Codes whose fields fit nibbles, or whose tables are
+affine in their bits (``layout.linear``), are scanned 32 rows at a time; others field after field. Where the encoder
+says that the head of a code ranks nearly as well as all of it (``layout.head``), most rows are left after their head.
+
+Where a filter leaves few rows, their codes are copied together and scanned as all would be.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._compiled import records as _records
-from ..._storage.format import deleted
+from ..._compiled import scan as _scan
 from ..._storage.format.columns import CHUNK_ROWS, RowNumbers
 from ..._storage.format.records import HEADER_SIZE
 from ..._storage.store import Store
-from ...encoders.coder import Coder
-from ...encoders.layout import Tables
-from ..query import Request
-from ..snapshot import once
-from . import codes as scan
+from ..._threads.pool import in_parallel
+from ...encoders.base import Distance
+from ...encoders.layout import MARGIN_SHARES, Layout
+from .. import tuning
+from ..found import Found
+from ..select import bits_of
 
-#: Where a filter lets through at least one row of so many, all are scanned and the others skipped.
-SCAN_SHARE = 16
-
-
-def find(
-    store: Store, coder: Coder, request: Request, tables: Tables, rows: RowNumbers | None, k: int
-) -> Iterable[scan.Found]:
-    """The k nearest of each query among ``rows``, or all for None, ties included."""
-    asymmetric = request.distance == "asymmetric"
-    nibbles = scan.by_nibbles(coder.layout, asymmetric=asymmetric)
-    count = store.state.count if rows is None else len(rows)
-    if rows is not None and few(store, rows):
-        request.trace.rows += len(rows) * len(request.queries)
-        return _among(store, coder, tables, rows, scan.Search(k, nibbles))
-    z = None
-    if request.progressive and asymmetric:
-        z = scan.margin(coder.layout, store.state.head, k, count)
-    search = scan.Search(k, nibbles, z, None if rows is None else bits_of(rows))
-    codes = codes_of(store, coder)
-    request.trace.rows += codes.rows * len(request.queries)
-    request.trace.chunks += -(-codes.rows // CHUNK_ROWS) * len(request.queries)
-    return scan.nearest(codes, tables, search, threads=request.threads, share=store.source.place.share)
+if TYPE_CHECKING:
+    from ..search import Search
+    from ..snapshot import Snapshot
 
 
-def few(store: Store, rows: RowNumbers) -> bool:
-    """Whether these are so few of all rows that their codes are better copied together."""
-    return len(rows) * SCAN_SHARE < store.state.count
+class Scan:
+    """All codes of some records, and how to look up their distances."""
+
+    group = tuning.GROUP
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        codes: _scan.Codes,
+        distance: Distance,
+        *,
+        progressive: bool = False,
+        allowed: NDArray[np.uint8] | None = None,
+        total: int | None = None,
+    ) -> None:
+        """``allowed`` has a bit for each row that may be found, ``total`` in all; None: all of them."""
+        self._codes, self._allowed, self.cost = codes, allowed, codes.rows
+        self._layout, self._head = snapshot.coder.layout, snapshot.state.head
+        self.distance: Distance = distance
+        self._nibbles = by_nibbles(self._layout, asymmetric=distance == "asymmetric")
+        self._progressive = progressive and distance == "asymmetric"
+        self._total = snapshot.state.count if total is None else total
+
+    def find(self, search: Search, wide: int) -> Found:
+        """The ``wide`` nearest of each query by their codes."""
+        codes, tables, trace, nq = self._codes, search.tables(), search.trace, len(search.vectors)
+        trace.rows += codes.rows * nq
+        trace.chunks += -(-codes.rows // CHUNK_ROWS) * nq
+        z = margin(self._layout, self._head, wide, self._total) if self._progressive else None
+        return self._run(search, tables.values, tables.bias, wide, z)
+
+    def _run(
+        self, search: Search, values: NDArray[np.float32], bias: NDArray[np.float32], wide: int, z: float | None
+    ) -> Found:
+        threads = min(search.threads, self._codes.rows * len(values) // tuning.SHARED_WORK)
+        parts, limit = max(1, threads), search.plan.estimate_limit
+        scan = _scan.Scan(self._codes, values, bias, wide, self._nibbles, z, self._allowed, parts, limit)
+        if parts == 1:
+            scan.run()
+        else:
+            in_parallel(scan.run, range(parts), threads, search.share)
+        counts, rows, distances, sure = scan.finish()
+        found = Found(counts, rows, distances)
+        if z is None or sure.all():
+            return found
+        again = np.flatnonzero(sure == 0)
+        return _replaced(found, again, self._run(search, values[again], bias[again], wide, None))
+
+    def among(self, search: Search, rows: RowNumbers) -> Scan | ScanOfFew:
+        """The same scan of these rows only, which ascend."""
+        snapshot = search.snapshot
+        if len(rows) * tuning.SCAN_SHARE < snapshot.state.count:
+            return ScanOfFew(snapshot, search.store, rows, self.distance)
+        progressive, bits = self._progressive, bits_of(rows)
+        return Scan(snapshot, self._codes, self.distance, progressive=progressive, allowed=bits, total=len(rows))
+
+    def distances(self, search: Search, counts: NDArray[np.int64], rows: RowNumbers) -> NDArray[np.float32]:
+        """How far ``rows`` are by their codes, ``counts[0]`` of them from the first query, and so on."""
+        tables = search.tables()
+        return self._codes.distances(tables.values, tables.bias, self._nibbles, counts, rows)
 
 
-def bits_of(rows: RowNumbers) -> NDArray[np.uint8]:
-    """A bit for each row up to the last of ``rows``, which ascend."""
-    flags = np.zeros(int(rows[-1]) + 1 if len(rows) else 0, np.bool_)
-    flags[rows] = True
-    return np.packbits(flags, bitorder="little")
+class ScanOfFew:
+    """The codes of few rows, copied together."""
+
+    group = tuning.GROUP
+
+    def __init__(self, snapshot: Snapshot, store: Store, rows: RowNumbers, distance: Distance) -> None:
+        codes = store.codes()
+        self._record = np.frombuffer(codes.column.encode(0, codes.gather(rows)), np.uint8)
+        address = np.array([_records.address(self._record) + HEADER_SIZE], np.uint64)
+        counts, nothing = np.array([len(rows)], np.uint32), np.empty(0, np.uint64)
+        self._rows = rows
+        self._scan = Scan(snapshot, snapshot.codes_at(np.zeros(1, np.uint32), counts, address, nothing), distance)
+        self.cost = len(rows)
+
+    def among(self, search: Search, rows: RowNumbers) -> ScanOfFew:
+        """The same scan of these rows only."""
+        return ScanOfFew(search.snapshot, search.store, rows, self._scan.distance)
+
+    def find(self, search: Search, wide: int) -> Found:
+        """The ``wide`` nearest of each query by their codes."""
+        before = search.trace.chunks
+        found = self._scan.find(search, wide)
+        search.trace.chunks = before  # no chunk was read as a whole
+        return found._replace(rows=self._rows[found.rows])
 
 
-def codes_of(store: Store, coder: Coder) -> scan.Codes:
-    """All codes, verified, where they lie; found once for a snapshot."""
-    return once(store, scan.Codes, lambda: _all_codes(store, coder))
+def by_nibbles(layout: Layout, *, asymmetric: bool) -> bool:
+    """Whether a distance can be looked up nibble by nibble."""
+    return (layout.linear and asymmetric) or not layout.crosses
 
 
-def _all_codes(store: Store, coder: Coder) -> scan.Codes:
-    codes = store.codes()
-    codes.touch_all()
-    return codes_at(codes.starts, codes.counts, codes.addresses, store, coder, deleted.addresses(store.source))
+def margin(layout: Layout, head: int, k: int, rows: int) -> float | None:
+    """How far below the mean the head of a row must be to be looked at further, in standard deviations.
+
+    None where all of every row is to be read: ``head`` bytes stored apart are not the encoder's, there are too few
+    ``rows``, or too many of them are wanted.
+    """
+    if not layout.margins or head != layout.head or rows < tuning.HEAD_ROWS or layout.code_size > tuning.HEAD_BYTES:
+        return None
+    # The encoder knows it for some shares; in between it is nearly linear in their logarithm.
+    decades = math.log10(MARGIN_SHARES[0] * rows / k)
+    if decades < 0:
+        return None
+    below = min(int(decades), len(layout.margins) - 2)
+    near, far = layout.margins[below : below + 2]
+    return near + (far - near) * min(1.0, decades - below)
 
 
-def codes_at(
-    starts: RowNumbers,
-    counts: RowNumbers,
-    addresses: NDArray[np.uint64],
-    store: Store,
-    coder: Coder,
-    bits: NDArray[np.uint64],
-) -> scan.Codes:
-    """Codes of these records; ``bits`` as :func:`deleted.addresses` gives them."""
-    layout, state = coder.layout, store.state
-    fields = (layout.starts, layout.bit_starts, layout.level_counts)
-    return scan.Codes(starts, counts, addresses, state.code_size, state.head, *fields, bits, deleted.SEGMENT_ROWS)
-
-
-def _among(store: Store, coder: Coder, tables: Tables, rows: RowNumbers, search: scan.Search) -> Iterator[scan.Found]:
-    """The nearest of some rows only: their codes are copied together and scanned as all would be."""
-    codes = store.codes()
-    record = np.frombuffer(codes.column.encode(0, codes.gather(rows)), np.uint8)
-    address = np.array([_records.address(record) + HEADER_SIZE], np.uint64)
-    counts = np.array([len(rows)], np.uint32)
-    here = codes_at(np.zeros(1, np.uint32), counts, address, store, coder, np.empty(0, np.uint64))
-    for found in scan.nearest(here, tables, search):
-        yield scan.Found(found.counts, rows[found.rows], found.distances)
+def _replaced(found: Found, queries: NDArray[np.intp], other: Found) -> Found:
+    """``found``, and for some queries what ``other`` has."""
+    assert found.distances is not None and other.distances is not None
+    counts = found.counts.copy()
+    own = np.repeat(np.arange(len(counts)), counts)
+    counts[queries] = other.counts
+    kept = ~np.isin(own, queries)
+    order = np.argsort(np.concatenate([own[kept], np.repeat(queries, other.counts)]), kind="stable")
+    rows = np.concatenate([found.rows[kept], other.rows])[order]
+    return Found(counts, rows, np.concatenate([found.distances[kept], other.distances])[order])
