@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,12 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from lsqindex import metrics
 from lsqindex._compiled import exact as _exact
 from lsqindex._compiled import records as _records
-from lsqindex._query import rerank
-from lsqindex._query.sources import exact
 from lsqindex._storage.format import kept
-from lsqindex.errors import DamagedError
 from lsqindex.testing import reference
 
 from .levels import on_every_level
@@ -79,7 +76,7 @@ def same_bits(a: NDArray[np.float32], b: NDArray[np.float32]) -> bool:
 def near(found: Any, stored: Stored, metric: Metric, query: Any, rows: Any, within: float = 3e-6) -> bool:
     """Whether distances are those of float64, relative to what the terms of their sums come to."""
     vectors, one = stored.of(rows).astype(np.float64), np.asarray(query, np.float64)
-    truth = exact.distances(one, vectors, metric).astype(np.float64)
+    truth = metrics.METRICS[metric].distances(one, vectors).astype(np.float32).astype(np.float64)
     terms = {"l2": (vectors - one) ** 2, "ip": np.abs(vectors * one), "cosine": np.ones((len(vectors), 1))}[metric]
     # 2⁻¹⁴⁹ is the smallest float32: each term is rounded to a multiple of it.
     return bool((np.abs(found - truth) <= within * terms.sum(axis=1) + stored.dim * 2.0**-149).all())
@@ -237,25 +234,12 @@ def test_a_row_in_no_record_is_a_lookup_error_and_then_damage(simd: str) -> None
     for row in (0, 9, 13, 19, 23, 2**32 - 1):
         with pytest.raises(LookupError, match=f"row {row} is in no record"):
             distances(stored, "l2", queries, [2, 2], [10, 22, 12, row])
-        starts, counts, addresses = stored.arrays()
-        column = SimpleNamespace(starts=starts, counts=counts, addresses=addresses)
-        with pytest.raises(DamagedError, match=f"row {row} is in no record"):
-            rerank.distances(column, "float32", "l2", queries, np.array([2, 0]), np.array([10, row], np.uint32))
+        with pytest.raises(LookupError, match=f"row {row} is in no record"):
+            distances(stored, "l2", queries, [2, 0], [10, row])
     with pytest.raises(LookupError, match="row 0"):
         distances(Stored("float32", 4), "l2", queries, [1, 0], [0])
     assert len(distances(Stored("float32", 4), "l2", queries, [0, 0], [])) == 0
     assert len(distances(stored, "l2", np.empty((0, 4)), [], [])) == 0
-
-
-def test_rerank_takes_queries_of_any_order_and_dtype() -> None:
-    rng = np.random.default_rng(3)
-    stored = one_record("int8", rng.standard_normal((6, 5)))
-    starts, counts, addresses = stored.arrays()
-    column = SimpleNamespace(starts=starts, counts=counts, addresses=addresses)
-    queries = np.asfortranarray(rng.standard_normal((2, 5)))
-    found, rows = np.array([2, 1]), np.array([5, 0, 3])
-    got = rerank.distances(column, "int8", "cosine", queries, found, rows.astype(np.uint32))
-    assert same_bits(got, distances(stored, "cosine", np.ascontiguousarray(queries), found, rows))
 
 
 def wrong_calls() -> dict[str, Any]:

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lsqindex import Index, make_encoder
-from lsqindex._query.sources.codes import by_nibbles
+from lsqindex._query.sources.scan import by_nibbles
 from lsqindex._storage.format.columns import CHUNK_ROWS
 from lsqindex.encoders import Encoder
-from lsqindex.encoders.coder import unit
+from lsqindex.metrics import METRICS
 from lsqindex.testing import reference
 
 from .levels import on_every_level
@@ -45,7 +45,7 @@ def random(n: int, seed: int) -> NDArray[np.float32]:
 def fitted(name: str, metric: Metric) -> Encoder:
     kind, parameters = ENCODERS[name]
     sample = random(1500, 0)
-    return make_encoder(kind, **parameters).fit(unit(sample) if metric == "cosine" else sample)
+    return make_encoder(kind, **parameters).fit(METRICS["cosine"].prepare(sample) if metric == "cosine" else sample)
 
 
 def filled(name: str, metric: Metric) -> tuple[Index, NDArray[np.int64], NDArray[np.uint8]]:
@@ -58,7 +58,7 @@ def filled(name: str, metric: Metric) -> tuple[Index, NDArray[np.int64], NDArray
         index.add(vectors[first:last], ids[first:last])
     index.delete(ids[::7])
     kept = np.setdiff1d(np.arange(N), np.arange(0, N, 7))
-    codes = encoder.encode(unit(vectors) if metric == "cosine" else vectors)
+    codes = encoder.encode(METRICS["cosine"].prepare(vectors) if metric == "cosine" else vectors)
     return index, ids[kept], codes[kept]
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from lsqindex import Index, MultiIndex, make_encoder
 from lsqindex._inputs import options as settings
-from lsqindex._query.sources import exact
 from lsqindex._write import training
 from lsqindex.errors import ParameterError
 from lsqindex.testing import reference
@@ -37,7 +36,7 @@ def test_few_dimensions_are_searched_exactly(dim: int, metric: Any) -> None:
     index.add(vectors)
     found = index.search(queries, 10)
     for query, ids, distances in zip(queries, found.ids, found.distances, strict=True):
-        wanted = np.maximum(exact.distances(query, vectors, metric), 0 if metric != "ip" else -np.inf)
+        wanted = np.maximum(reference.exact_distances(vectors, metric, query), 0 if metric != "ip" else -np.inf)
         assert np.array_equal(np.sort(wanted)[:10], distances)
         assert np.array_equal(wanted[ids], distances)
     assert np.array_equal(index.get(np.arange(1500)), vectors)

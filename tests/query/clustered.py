@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lsqindex import Index, Matches, make_encoder
 from lsqindex._compiled import encoding as _kernels
-from lsqindex._query.sources.codes import margin
+from lsqindex._query.sources.scan import margin
 from lsqindex.encoders import Encoder
 
 Metric = Literal["l2", "cosine", "ip"]

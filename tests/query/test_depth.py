@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 
 from lsqindex import Index
 from lsqindex._compiled import exact as _exact
-from lsqindex._query import rerank
+from lsqindex._query import tuning
 from lsqindex.errors import CodesOnlyWarning
 from lsqindex.testing import reference
 
@@ -95,7 +95,7 @@ def test_codes_of_any_size_reach_the_target(index: tuple[Any, ...], truth: NDArr
 
 def test_coarse_codes_are_re_ranked_deeper_and_only_for_queries_that_need_it() -> None:
     fine, coarse = ([trained(bits).explain(query).reranked for query in QUERIES[:20]] for bits in (256, 16))
-    assert np.mean(fine) < 2 * rerank.first_depth(10) < np.mean(coarse)
+    assert np.mean(fine) < 2 * tuning.first_depth(10) < np.mean(coarse)
     assert len(set(coarse)) > 1
 
 
@@ -110,7 +110,7 @@ def test_a_thousand_copies_of_a_vector_are_no_reason_to_go_deeper() -> None:
     index = Index(8, bits=16)
     index.add(np.ones((20_000, 8), np.float32))
     told = index.explain(np.zeros(8))
-    assert told.reranked == rerank.first_depth(10)
+    assert told.reranked == tuning.first_depth(10)
     assert told.matches.ids.tolist() == list(range(10)) and (told.matches.distances == 8).all()
 
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lsqindex import Index, Matches
-from lsqindex._query.sources.codes import margin
+from lsqindex._query.sources.scan import margin
 
 from .clustered import (
     DIM,

@@ -177,7 +177,7 @@ class Plain:
 def code_distances(index: Index, queries: Vectors, **how: Any) -> list[dict[Any, float]]:
     """The distance of every code from each query, as estimated: perhaps below zero, where an answer says zero."""
     how = {"strategy": "scan", "progressive": False, "rerank": 0, **how}
-    with patch.object(searcher, "search", searcher._search):
+    with patch.object(searcher, "search", searcher.estimated):
         found = index.search(queries, max(len(index), 1), **how)
     return [dict(own) for own in answers(found)]
 

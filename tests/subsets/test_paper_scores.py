@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsqindex import Index, MultiIndex, make_encoder
-from lsqindex._query.sources import probing as multi_index
+from lsqindex._query import tuning
 from tests.settings import LONG
 
 from .paper import (
@@ -142,7 +142,7 @@ def test_scores_are_those_of_the_paper_where_the_next_buckets_are_empty(bits: in
 
 def test_rows_that_no_reasonable_number_of_buckets_holds_follow_by_distance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the search for buckets is given up, the rest comes by a scan: they are in no table that was looked into."""
-    monkeypatch.setattr(multi_index, "MOST_PROBES", 20)
+    monkeypatch.setattr(tuning, "MOST_PROBES", 20)
     vectors, queries = random(300, 5), random(5, 6)
     index, plain = make("lsh", subset=MultiIndex(bits=8)), Plain(fitted("lsh"), "l2", 8)
     plain.add(index.add(vectors).tolist(), vectors)

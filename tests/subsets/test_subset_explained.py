@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lsqindex import Index, MultiIndex, make_encoder
-from lsqindex._query import query as request
+from lsqindex._query import tuning
 from lsqindex._storage.format.columns import CHUNK_ROWS
 
 from .paper import BINARY, DIM, ENCODERS, How, Plain, answers, assert_same, fitted, make, plain_probing, random
@@ -124,10 +124,10 @@ def test_the_strategy_is_chosen_and_the_reason_told(monkeypatch: pytest.MonkeyPa
     assert chosen(filter=[1, 2], probes=3) == ("scan", few)
     assert chosen(strategy="subset", filter=[1, 2], distance="score")[0] == "subset"
     assert chosen(strategy="subset", filter=range(100))[0] == "subset"
-    monkeypatch.setattr(request, "AUTO_ROWS", 400)
+    monkeypatch.setattr(tuning, "AUTO_ROWS", 400)
     assert chosen() == ("subset", "400 rows are in posting lists")
     assert chosen(distance="symmetric")[0] == "subset"
-    monkeypatch.setattr(request, "AUTO_ROWS", 401)
+    monkeypatch.setattr(tuning, "AUTO_ROWS", 401)
     assert chosen()[0] == "scan"
     index.set_subset(None)
     assert chosen() == ("scan", "the index has no subset structure")
@@ -142,7 +142,7 @@ NOT_BINARY = "the code is not binary: its tables have few buckets, and reading t
 def test_codes_that_no_bucket_tells_are_scanned_however_many_there_are(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request, "AUTO_ROWS", 100)
+    monkeypatch.setattr(tuning, "AUTO_ROWS", 100)
     searched = name.startswith("lsq") and name != "lsq as published"
     wanted = SEARCHED if searched else NOT_BINARY if name not in BINARY else None
     assert fitted(name).hashes is not searched
@@ -164,7 +164,7 @@ def test_codes_that_no_bucket_tells_are_scanned_however_many_there_are(
 
 def test_published_codes_of_several_levels_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
     """They hash, and are not binary."""
-    monkeypatch.setattr(request, "AUTO_ROWS", 1)
+    monkeypatch.setattr(tuning, "AUTO_ROWS", 1)
     encoder = make_encoder("lsq", m=6, refine=0, levels=4, iterations=2).fit(random(600, 0))
     assert encoder.hashes
     with Index(DIM, encoder=encoder, subset="multi-index", keep_vectors=None) as index:
