@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from .._inputs.options import thread_count
 from .._inputs.vectors import Vectors
@@ -29,6 +29,9 @@ from .sources.exact import Exact
 from .sources.multi_index import MultiIndex
 from .sources.scan import Scan, ScanOfFew
 
+#: Makes the tables of queries.
+MakeTables: TypeAlias = Callable[[Vectors], Tables]
+
 
 class Plan(NamedTuple):
     """What is done for a query, whatever its vectors are."""
@@ -38,7 +41,7 @@ class Plan(NamedTuple):
     why: str
     source: Source
     #: Look-up tables of queries; nothing needs them where vectors are compared.
-    tables: Callable[[Vectors], Tables] | None
+    tables: MakeTables | None
     #: The k nearest, none beyond the limit; and that of estimates, which better distances may correct.
     k: int
     limit: float
@@ -107,7 +110,7 @@ def _distance(snapshot: Snapshot, query: Query) -> Distance:
 def _by_code(snapshot: Snapshot, query: Query, distance: Distance) -> ByCode | None:
     """The better distance of codes, where there is one that has not been used."""
     best = snapshot.coder.encoder.distances(snapshot.coder.metric)[0]
-    return None if best == distance and query.distance != "score" else ByCode(best)
+    return None if best == distance and query.distance != "score" else ByCode(snapshot, best)
 
 
 def _choose(snapshot: Snapshot, query: Query, *, exact: bool, few: bool) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from .._storage.format.records import REMEDY
 from .._storage.store import Store
 from .._threads.pool import in_parallel
 from ..encoders.base import Distance
+from ..encoders.layout import Layout
 from ..errors import DamagedError
 from ..metrics import Metric
 from . import tuning
@@ -145,17 +146,21 @@ class Kept:
 class ByCode:
     """The encoder's best distance of codes, for candidates that were ranked otherwise."""
 
-    def __init__(self, distance: Distance) -> None:
-        self._distance: Distance = distance
+    def __init__(self, snapshot: Snapshot, distance: Distance) -> None:
+        coder = snapshot.coder
+        self._make_tables = coder.encoder._table_maker(coder.metric, distance)
+        self._nibbles = by_nibbles(coder.layout, asymmetric=distance == "asymmetric")
 
     def distances(self, search: Search, counts: NDArray[np.int64], rows: RowNumbers) -> NDArray[np.float32]:
         """As :meth:`Kept.distances`, estimated."""
         search.trace.reranked += len(rows)
-        snapshot = search.snapshot
-        encoder, layout = snapshot.coder.encoder, snapshot.coder.layout
-        tables = encoder._checked_tables(search.vectors, snapshot.metric.name, self._distance)
-        nibbles = (layout.linear and self._distance == "asymmetric") or not layout.crosses
-        return snapshot.codes(search.store).distances(tables.values, tables.bias, nibbles, counts, rows)
+        tables, codes = search.tables(self._make_tables), search.snapshot.codes(search.store)
+        return codes.distances(tables.values, tables.bias, self._nibbles, counts, rows)
+
+
+def by_nibbles(layout: Layout, *, asymmetric: bool) -> bool:
+    """Whether a distance can be looked up nibble by nibble."""
+    return (layout.linear and asymmetric) or not layout.crosses
 
 
 def _parts(

@@ -22,7 +22,7 @@ from .._threads.pool import in_parallel
 from ..encoders.layout import Tables
 from . import tuning, zeros
 from .found import Answer, Found, joined, merged
-from .plan import Plan, make_plan
+from .plan import MakeTables, Plan, make_plan
 from .query import Query
 from .ranking import ranked, too_shallow
 from .select import selected
@@ -106,8 +106,7 @@ class Search:
         #: For a thread that helps: keeps the snapshot.
         self.share = reader.place.share
         self._reader, self._whole, self._some = reader, whole, some
-        self._tables: Tables | None = None
-        self._probe_values: NDArray[np.float32] | None = None
+        self._tables: dict[MakeTables, Tables] = {}
 
     @property
     def store(self) -> Store:
@@ -140,26 +139,22 @@ class Search:
             counting=self.counting,
         )  # fmt: skip
 
-    def tables(self) -> Tables:
-        """Look-up tables. They are made for all queries together, because a product's last bits depend on its size."""
-        if self._tables is None:
-            if self._whole is None:
-                assert self.plan.tables is not None
-                self._tables = self.plan.tables(self.vectors)
-            else:
-                whole = self._whole.tables()
-                self._tables = Tables(whole.values[self._some], whole.bias[self._some])
-        return self._tables
+    def tables(self, make: MakeTables | None = None) -> Tables:
+        """Look-up tables, those of the plan or others.
 
-    def probe_values(self) -> NDArray[np.float32]:
-        """The values of probe tables, made as :meth:`tables` are."""
-        if self._probe_values is None:
+        They are made for all queries together and not for each group, because a product's last bits depend on its size.
+        """
+        make = make or self.plan.tables
+        assert make is not None
+        made = self._tables.get(make)
+        if made is None:
             if self._whole is None:
-                coder = self.snapshot.coder
-                self._probe_values = coder.encoder._probe_tables(self.vectors, coder.metric).values
+                made = make(self.vectors)
             else:
-                self._probe_values = self._whole.probe_values()[self._some]
-        return self._probe_values
+                whole = self._whole.tables(make)
+                made = Tables(whole.values[self._some], whole.bias[self._some])
+            self._tables[make] = made
+        return made
 
 
 # -- groups of queries ------------------------------------------------------------------------------

@@ -11,11 +11,13 @@ threads share is changed by single calls of C code (``list.pop``, ``next``, ``di
 from __future__ import annotations
 
 import _thread
+import atexit
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from ..errors import ThreadsError
@@ -102,7 +104,11 @@ class _Task(Generic[Part, Result]):
                 raise error
 
 
-_tasks: SimpleQueue[_Task[Any, Any]] = SimpleQueue()
+_Tasks: TypeAlias = "SimpleQueue[_Task[Any, Any] | None]"
+
+#: What helpers wait for, None to end; and a sign of each that has ended.
+_tasks: _Tasks = SimpleQueue()
+_gone: SimpleQueue[None] = SimpleQueue()
 #: The helpers that there are, by their numbers.
 _helpers: dict[int, object] = {}
 
@@ -122,9 +128,22 @@ def _start(number: int) -> None:
         ) from error
 
 
-def _serve(tasks: SimpleQueue[_Task[Any, Any]]) -> None:
-    while True:
-        tasks.get().help()
+def _serve(tasks: _Tasks) -> None:
+    while (task := tasks.get()) is not None:
+        task.help()
+    _gone.put(None)
+
+
+def _end() -> None:
+    """Let idle helpers end before the interpreter does: one that wakes up in its ruins complains."""
+    for _ in _helpers:
+        _tasks.put(None)
+    for _ in _helpers:
+        with contextlib.suppress(Empty):
+            _gone.get(timeout=1)
+
+
+atexit.register(_end)
 
 
 def _after_in_child() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lsqindex._compiled import records as _records
 from lsqindex._compiled import scan as _scan
-from lsqindex._query.sources.scan import by_nibbles
+from lsqindex._query.ranking import by_nibbles
 from lsqindex._storage.format.columns import CHUNK_ROWS
 from lsqindex.encoders import Layout
 from lsqindex.encoders.layout import Tables

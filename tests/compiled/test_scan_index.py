@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lsqindex import Index, make_encoder
-from lsqindex._query.sources.scan import by_nibbles
+from lsqindex._query.ranking import by_nibbles
 from lsqindex._storage.format.columns import CHUNK_ROWS
 from lsqindex.encoders import Encoder
 from lsqindex.metrics import METRICS

@@ -125,9 +125,11 @@ def test_the_strategy_is_chosen_and_the_reason_told(monkeypatch: pytest.MonkeyPa
     assert chosen(strategy="subset", filter=[1, 2], distance="score")[0] == "subset"
     assert chosen(strategy="subset", filter=range(100))[0] == "subset"
     monkeypatch.setattr(tuning, "AUTO_ROWS", 400)
+    index._searched = None  # which keeps its plans
     assert chosen() == ("subset", "400 rows are in posting lists")
     assert chosen(distance="symmetric")[0] == "subset"
     monkeypatch.setattr(tuning, "AUTO_ROWS", 401)
+    index._searched = None  # which keeps its plans
     assert chosen()[0] == "scan"
     index.set_subset(None)
     assert chosen() == ("scan", "the index has no subset structure")

@@ -23,7 +23,7 @@ from .. import ranking, tuning
 from ..found import Found, together
 from ..query import Query
 from ..select import Selection
-from .multi_index import Probing, best, lists_of, scanned, stored_lists
+from .multi_index import Probing, best, lists_of, probe_tables, scanned, stored_lists
 from .scan import Scan
 
 if TYPE_CHECKING:
@@ -45,12 +45,13 @@ class ByScore:
         self._probing = Probing(
             query.probes or self._tables, wide, 0 if query.probes else min(wide, reach), weigh=False
         )
+        self._probes = probe_tables(snapshot)
         self._scan, self._allowed = scan, None if selection is None else selection.bits
         self.cost = self._probing.probes * tuning.PROBE_COST
 
     def find(self, search: Search, wide: int) -> Found:
         """The best scores; where no number of buckets gives enough rows, the nearest of the others follow."""
-        found = best(search, self._lists, self._probing, self._allowed)
+        found = best(search, self._lists, self._probes, self._probing, self._allowed)
         missing = (self._tables - found.scores.astype(np.int64)).astype(np.float32)
         whole, lacking = Found(found.counts, found.rows, missing), found.counts < self._probing.least
         if lacking.any():

@@ -42,7 +42,7 @@ class Exact:
         bits = deleted.addresses(store.source)
         column = (rows.starts, rows.counts, rows.addresses)
         self._vectors = _exact.Vectors(*column, kind, options.dim, 0, bits, deleted.SEGMENT_ROWS)
-        self._metric, self._allowed = snapshot.metric.name, allowed
+        self._metric, self._allowed, self._kept = snapshot.metric.name, allowed, not floats
         self._total = snapshot.state.count if total is None else total
         self._numbers = self._vectors.rows * options.dim
         self.cost = self._numbers * tuning.THREAD_WORK // tuning.EXACT_WORK
@@ -51,6 +51,7 @@ class Exact:
         """The ``wide`` nearest of each query."""
         queries, limit = search.vectors, search.plan.limit
         search.trace.rows += self._total * len(queries)
+        search.trace.reranked += self._total * len(queries) if self._kept else 0
         threads = min(search.threads, self._numbers * len(queries) // tuning.EXACT_WORK)
         parts = max(1, threads)
         scan = _exact.Scan(self._vectors, self._metric, queries, wide, self._allowed, parts, limit)

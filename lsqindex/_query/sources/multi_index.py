@@ -13,6 +13,7 @@ somewhere in memory costs about as much to read as its vector.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ from ..select import Selection, bits_of
 from .scan import Scan
 
 if TYPE_CHECKING:
+    from ..plan import MakeTables
     from ..search import Search
     from ..snapshot import Snapshot
 
@@ -107,7 +109,7 @@ class MultiIndex:
             max(wide, query.candidates or max(tuning.LEAST_CANDIDATES, tuning.CANDIDATES * wide)),
             0 if query.probes else min(wide, reach),
         )
-        self._lists, self._scan = listed.lists, scan
+        self._lists, self._scan, self._probes = listed.lists, scan, probe_tables(snapshot)
         self._allowed = None if selection is None else selection.bits
         self._fresh_rows = snapshot.state.rows - snapshot.state.listed
         self._fresh = _fresh_scan(snapshot, listed, scan, self._allowed)
@@ -115,7 +117,10 @@ class MultiIndex:
 
     def find(self, search: Search, wide: int) -> Found:
         """The best by their scores, and the nearest of the fresh; or of all, for queries whose buckets hold too few."""
-        found, fresh = best(search, self._lists, self._probing, self._allowed), self._nearest_fresh(search, wide)
+        found, fresh = (
+            best(search, self._lists, self._probes, self._probing, self._allowed),
+            self._nearest_fresh(search, wide),
+        )
         kept = search.plan.better is search.snapshot.kept is not None and search.plan.wide >= self._probing.wanted
         if kept:
             found = self._without_most_ties(search, found)
@@ -160,16 +165,24 @@ class MultiIndex:
         return Scored(counts, found.rows[places], found.scores[places])
 
 
-def best(search: Search, among: Lists, probing: Probing, allowed: NDArray[np.uint8] | None) -> Scored:
+def best(
+    search: Search, among: Lists, tables: MakeTables, probing: Probing, allowed: NDArray[np.uint8] | None
+) -> Scored:
     """The rows of the best scores of each query."""
     limits = (probing.probes, probing.wanted, probing.weigh, min(probing.least, probing.wanted), tuning.MOST_PROBES)
-    counts, rows, scores, figures = among.best(search.probe_values(), *limits, allowed, search.counting)
+    counts, rows, scores, figures = among.best(search.tables(tables).values, *limits, allowed, search.counting)
     trace, (probes, postings, named) = search.trace, figures.sum(axis=0).tolist()
     trace.probes += probes
     trace.postings += postings
     trace.rows += named
     trace.candidates += len(rows)
     return Scored(counts, rows, scores)
+
+
+def probe_tables(snapshot: Snapshot) -> MakeTables:
+    """Makes the probe tables of queries."""
+    coder = snapshot.coder
+    return partial(coder.encoder._probe_tables, metric=coder.metric)
 
 
 def scanned(search: Search, scan: Any, queries: NDArray[np.bool_], wide: int) -> Found:

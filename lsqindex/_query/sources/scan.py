@@ -25,6 +25,7 @@ from ...encoders.base import Distance
 from ...encoders.layout import MARGIN_SHARES, Layout
 from .. import tuning
 from ..found import Found
+from ..ranking import by_nibbles
 from ..select import bits_of
 
 if TYPE_CHECKING:
@@ -118,11 +119,6 @@ class ScanOfFew:
         found = self._scan.find(search, wide)
         search.trace.chunks = before  # no chunk was read as a whole
         return found._replace(rows=self._rows[found.rows])
-
-
-def by_nibbles(layout: Layout, *, asymmetric: bool) -> bool:
-    """Whether a distance can be looked up nibble by nibble."""
-    return (layout.linear and asymmetric) or not layout.crosses
 
 
 def margin(layout: Layout, head: int, k: int, rows: int) -> float | None:
