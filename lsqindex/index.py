@@ -22,7 +22,7 @@ from ._inputs.filters import Condition, read_filter
 from ._inputs.filters import Ids as OnlyIds
 from ._inputs.ids import is_one, read_ids
 from ._inputs.options import Path, check_wait, file_path, fill, make_options, new_path, thread_count
-from ._inputs.vectors import as_array, open_rows, read_queries
+from ._inputs.vectors import open_rows, read_queries
 from ._query import search as searcher
 from ._query.plan import Plan
 from ._query.query import Query, Ranking, Strategy, read_query
