@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lsqindex import Index
-from lsqindex._query.sources import codes as scan
-from lsqindex._query.sources import multi_index as by_lists
-from lsqindex._query.sources import scan as by_scan
+from lsqindex._compiled import scan
+from lsqindex._query.sources.multi_index import Listed
 from lsqindex._storage.format.rows import Rows
 from lsqindex._storage.store import Store
 from lsqindex._subsets.multi_index.lists import Lists
@@ -45,7 +44,7 @@ def stored_codes(index: Index) -> Iterator[Inside]:
     """All codes of the index where they lie, as long as the context lasts."""
     with index._reader() as reader:
         store = Store(reader, index._options)
-        yield Inside(by_scan.codes_of(store, index._coder(reader)), store.codes())
+        yield Inside(index._snapshot(reader).codes(store), store.codes())
 
 
 def tables_of(index: Index) -> Callable[[Vectors], Any]:
@@ -56,8 +55,13 @@ def tables_of(index: Index) -> Callable[[Vectors], Any]:
 
 def kernel(inside: Inside, k: int) -> Callable[[Any], Any]:
     """The whole scan of all codes alone, from tables that are there."""
-    search = scan.Search(k, nibbles=True)
-    return lambda tables: list(scan.nearest(inside.codes, tables, search))
+
+    def whole(tables: Any) -> Any:
+        one = scan.Scan(inside.codes, tables.values, tables.bias, k, True)
+        one.run()
+        return one.finish()
+
+    return whole
 
 
 @dataclass(frozen=True)
@@ -90,5 +94,6 @@ class PostingLists:
 def posting_lists(index: Index) -> Iterator[PostingLists]:
     """The posting lists where they lie, as long as the context lasts."""
     with index._reader() as reader:
-        store, coder = Store(reader, index._options), index._coder(reader)
-        yield PostingLists(by_lists._found(store), coder.layout, by_lists._stored_lists(store, coder))
+        snapshot = index._snapshot(reader)
+        listed = Listed(snapshot, Store(reader, index._options))
+        yield PostingLists(listed.stored, snapshot.coder.layout, listed.lists)
