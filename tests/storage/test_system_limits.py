@@ -14,6 +14,7 @@ import pytest
 
 from lsqindex import Index
 from tests import processes
+from tests.settings import LONG
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
 
@@ -168,7 +169,7 @@ def test_a_page_that_is_damaged_while_the_file_is_open(path: Path, kind: str) ->
     run(
         """
 import random
-path, kind = sys.argv[1:]
+path, kind, pages_each = sys.argv[1:]
 
 def batch():
     with index.batch() as batch:
@@ -188,7 +189,7 @@ changes = {
 index.close()
 told = 0
 for name, use in uses.items():
-    for at in random.Random(name).sample(pages, min(len(pages), 20 if LONG else 5)):
+    for at in random.Random(name).sample(pages, min(len(pages), int(pages_each))):
         pid = os.fork()
         if pid == 0:
             code = 0
@@ -217,4 +218,5 @@ assert told
 """,
         path,
         kind,
+        20 if LONG else 5,
     )
