@@ -469,7 +469,7 @@ class EncoderConformance(LayoutClaims):
         encoder = self.fitted()
         queries = np.array(self.vectors[:6])
         if encoder.layout.floats:
-            raises(ParameterError, lambda: encoder.probe_tables(queries), "no code")
+            raises(ParameterError, lambda: encoder.probe_tables(queries), "no probe tables")
             return
         for metric in NAMES:
             tables = encoder.probe_tables(queries, metric)

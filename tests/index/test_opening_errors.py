@@ -85,7 +85,7 @@ def test_options_of_a_new_index(options: dict[str, Any], words: tuple[str, ...],
 
 @pytest.mark.parametrize(("name", "near"), [("lsqq", "'lsq'"), ("ITQ", "'itq'"), ("kmean", "'kmeans'"), ("zzzzzz", "")])
 def test_an_unknown_encoder(name: Any, near: str, tmp_path: Path) -> None:
-    words = (repr(name), near, "did you mean" if near else "", "ckmeans, flat, itq", "install its package")
+    words = (repr(name), near, "did you mean" if near else "", "ckmeans", "flat", "itq", "install its package")
     refused(UnknownEncoderError, KeyError, words, lambda: Index(4, encoder=name, keep_vectors=None))
     refused(
         UnknownEncoderError,

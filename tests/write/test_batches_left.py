@@ -31,7 +31,7 @@ def begun(index: Index) -> Batch:
 
 def test_a_batch_that_another_thread_leaves_is_undone(index: Index) -> None:
     batch = begun(index)
-    with pytest.raises(BusyError, match="thread that began it"):
+    with pytest.raises(BusyError, match="thread that started it"):
         in_thread(lambda: batch.__exit__(None, None, None))
     with pytest.raises(ClosedError):
         batch.add([[1, 2, 3, 4]])
@@ -61,7 +61,7 @@ def test_a_batch_left_by_another_thread_is_undone_when_its_own_ends(index: Index
     thread = threading.Thread(target=work)
     thread.start()
     ready.wait()
-    with pytest.raises(BusyError, match="thread that began it"):
+    with pytest.raises(BusyError, match="thread that started it"):
         batches[0].__exit__(None, None, None)
     with Index.open(str(index.path), wait=0.01) as other, pytest.raises(BusyError, match="another thread"):
         other.delete([0])
