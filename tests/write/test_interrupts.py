@@ -36,9 +36,9 @@ def test_interrupts_leave_nothing_behind(tmp_path: Path) -> None:
     script = ROOT / "tests" / "crash" / "interrupted.py"
     count = 10_000 if LONG else 250
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), str(count), "5"], env=environment(), stdout=subprocess.PIPE
+        [sys.executable, str(script), str(tmp_path), str(count), "5"], env=environment(), capture_output=True, text=True
     )
-    assert done.returncode == 0
+    assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     print(summary)
     assert summary["interrupts"] >= count and not summary["descriptors left open"]
