@@ -64,7 +64,7 @@ def make_plan(snapshot: Snapshot, store: Store, query: Query, selection: Selecti
             f"{query.needs_subset}, and this index has none: set_subset('multi-index') adds one; without these "
             "options all codes are scanned"
         )
-    total = snapshot.state.count if selection is None else len(selection.rows)
+    total = snapshot.state.count if selection is None else min(snapshot.state.count, len(selection.rows))
     # Without the encoder kept vectors can be compared, but nothing can be done that needs codes.
     exact = coder.floats or (not coder.present and kept and query.distance == "auto" and not query.needs_subset)
     few = selection is not None and total * tuning.SCAN_SHARE < snapshot.state.count

@@ -76,9 +76,10 @@ def _checked(
     if not is_among(distance, ("auto", "symmetric", "asymmetric", "score")):
         raise ParameterError(f"distance={shown(distance)}: auto, symmetric, asymmetric or score is needed")
     thread_count(threads)
+    farthest = _limit(limit)
     query = Query(
-        _number("k", k, 1),
-        _limit(limit),
+        None if k is None and farthest < math.inf else check_int("k", k, 1, _MOST),
+        farthest,
         strategy,
         distance,
         _number("rerank", rerank, 0),
@@ -88,8 +89,6 @@ def _checked(
         check_bool("with_payloads", with_payloads),
         None if threads is None else int(threads),
     )
-    if query.k is None and query.limit == math.inf:
-        raise ParameterError("k=None: all rows are wanted then, and ids() has them; give k, or a limit")
     if strategy == "scan" and query.needs_subset:
         raise ParameterError(f"strategy='scan': it reads all codes, and {query.needs_subset}")
     if candidates is not None and distance == "score":

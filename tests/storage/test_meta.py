@@ -91,7 +91,6 @@ def test_a_format_that_never_was_is_refused(format_number: int) -> None:
         {"dim": True},
         {"dim": 8.0},
         {"dim": None},
-        {"metric": "L2"},
         {"metric": b"l2"},
         {"ids": "bytes"},
         {"keep_vectors": "float64"},

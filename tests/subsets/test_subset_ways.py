@@ -194,7 +194,7 @@ def test_what_only_a_multi_index_can_do_is_refused_without_one() -> None:
         ]
         for how, cause in by_scan:
             refused(partial(index.search, query, 3, **how), "strategy='scan'", cause)
-        refused(lambda: index.search(query, 3, distance="score", candidates=3), "candidates", "leave it away")
+        refused(lambda: index.search(query, 3, distance="score", candidates=3), "candidates", "remove this option")
         refused(lambda: index.search(query, 3, strategy="lists"), "strategy='lists'", "subset")  # type: ignore[arg-type]
         numbers: How = {"probes": np.int64(4), "candidates": np.uint8(3)}
         assert index.explain(query, 3, **numbers).probes == 4

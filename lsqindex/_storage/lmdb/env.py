@@ -85,6 +85,7 @@ class Env:
     def forget(self) -> None:
         """Find, verify and decode everything again."""
         self.known = Known()
+        self.moved += 1  # so that nobody uses the addresses that he kept
 
     def follow_upgrade(self, error: UpgradedError, *, writable: bool = False) -> None:
         """Open the file again, which another process has brought to a newer format."""
