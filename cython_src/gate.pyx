@@ -47,16 +47,22 @@ cdef object _open = os.open, _close = os.close, _stat = os.stat, _getpid = os.ge
 
 
 cdef class Gate:
-    """Many threads may be inside at once, or one alone; a thread that is inside may enter again."""
+    """Many threads may be inside at once, or one alone; a thread that is inside may enter again.
+
+    Who wants to be alone stands in line: otherwise a thread that leaves and comes again, over and over, would always be
+    faster than one that has to wake up first.
+    """
 
     cdef dict _inside  # how many passes each thread has inside
     cdef object _alone  # the thread that is alone, or waits until the others are out; None
     cdef long _times  # how often that thread is alone: it may be so again
     cdef readonly long inside  # how many passes are inside
+    cdef list _line  # passes that want to be alone, in the order in which they came
     cdef list _waiting  # locks that waiting threads sleep on
 
     def __cinit__(self):
         self._inside = {}
+        self._line = []
         self._waiting = []
 
     @property
@@ -148,8 +154,9 @@ cdef class Pass:
             raise BusyError("this thread is still reading the index; finish that first")
         claimed = gate._alone is not None and gate._alone == me
         try:
+            gate._line.append(self)
             while not claimed or gate._inside:
-                if not claimed and gate._alone is None:
+                if not claimed and gate._alone is None and gate._line[0] is self:
                     gate._alone = me
                     claimed = True
                 elif bed is None:
@@ -164,8 +171,10 @@ cdef class Pass:
                 claimed = False  # it is the pass's now
                 return True
         finally:
+            gate._line.remove(self)
             if claimed and not gate._times:
                 gate._alone = None
+            if gate._alone is None:
                 gate._wake()
         return False
 

@@ -117,8 +117,6 @@ class Kept:
 
     def __init__(self, store: Store, metric: Metric) -> None:
         rows = store.vectors()
-        if rows.count * rows.column.width <= tuning.VERIFIED_AT_ONCE:
-            rows.touch_all()
         self._column = (rows.starts, rows.counts, rows.addresses)
         # (Shared with all who read this column: a record is verified when it is first touched.)
         self._starts, self._verified = rows.starts, rows.verified.view(np.uint8)

@@ -55,9 +55,6 @@ DEEPER = 4
 #: No query re-ranks more rows than this, unless it is asked for.
 DEEPEST = 1 << 16
 
-#: Kept vectors of at most so many bytes are verified before the first search; more of them when they are first read.
-VERIFIED_AT_ONCE = 16 << 20
-
 #: Queries that re-rank many rows are taken in groups that re-rank about so many together.
 DEEP_ROWS = 1 << 22
 
