@@ -227,7 +227,10 @@ def test_answers_in_the_scan_benchmark_are_right(scanned: Path) -> None:
 def test_the_scan_benchmark_keeps_what_it_has_measured_and_what_it_has_filled(scanned: Path) -> None:
     before = _scan_record(scanned)
     filled = {path: path.stat().st_mtime_ns for path in (scanned / "work").rglob("*.lsq")}
-    assert {path.name for path in filled} >= {"digits-lsq-codes-1597.lsq", "digits-mixed-lsq-codes-4000.lsq"}
+    assert {path.name for path in filled} >= {
+        "digits-lsq64-cosine-codes-1597.lsq",
+        "digits-mixed-lsq64-cosine-codes-4000.lsq",
+    }
     kept = _scan(scanned, "--work", str(scanned / "work"), "--section", "call")
     assert "kept from an earlier run" in kept.stdout
     assert _scan_record(scanned) == before
