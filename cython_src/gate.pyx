@@ -24,6 +24,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_INCREF
 
+import errno
 import os
 import threading
 import time
@@ -32,8 +33,9 @@ from _thread import allocate_lock
 
 import lmdb
 
+from lsqindex._compiled.records import overflow_sound
 from lsqindex._storage.format.keys import META, STATE
-from lsqindex.errors import BusyError, ClosedError
+from lsqindex.errors import REMEDY, BusyError, ClosedError, DamagedError
 
 try:
     import fcntl
@@ -319,6 +321,28 @@ cdef class LockFile(File):
     def __cinit__(self, path, int flags, int mode=0o644):
         locks.add(self.fd)
 
+    def lock(self, end=None):
+        """Wait for the lock; False if others still hold it at ``end``, a time of the monotonic clock.
+
+        True, too, where the file system or the operating system has no such locks: LMDB's own lock must do.
+        """
+        cdef double pause = 0.0005
+        if fcntl is None:  # Windows
+            return True
+        while True:
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | (0 if end is None else fcntl.LOCK_NB))
+                return True
+            except BlockingIOError:
+                if end is not None and _monotonic() >= end:
+                    return False
+                time.sleep(pause)
+                pause = min(2 * pause, 0.05)
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+                    raise
+                return True
+
     def leave(self):
         """Give the lock back and close the file."""
         if self.fd >= 0 and self._pid == _getpid():
@@ -443,7 +467,7 @@ cdef class Translating:
         return None
 
 
-# -- reading --------------------------------------------------------------------------------------
+# -- transactions ---------------------------------------------------------------------------------
 
 
 cdef class Transaction:
@@ -475,6 +499,75 @@ cdef class Reader(Transaction):
     def __init__(self, env, file, Pass place not None, state, dict dbs not None):
         self.env, self.file, self.place, self.txn, self.state, self.dbs = env, file, place, place.txn, state, dbs
         self.clean = True
+
+
+cdef class WriteTransaction(Transaction):
+    """A transaction to read from and to write to."""
+
+    def put(self, bytes db not None, bytes key not None, bytes value not None):
+        """Store a value."""
+        handle = self.dbs[db]
+        old = self.txn.get(key, None, handle)
+        self.clean = False
+        if old is not None:
+            self.guard(key, old)
+            # LMDB overwrites a large value of this transaction in place and never shrinks its pages.
+            if len(old) != len(value):
+                self.txn.delete(key, b"", handle)
+        self.txn.put(key, value, True, True, False, handle)
+
+    def delete(self, bytes db not None, bytes key not None):
+        """Remove a value."""
+        handle = self.dbs[db]
+        old = self.txn.get(key, None, handle)
+        self.clean = False
+        if old is not None:
+            self.guard(key, old)
+            self.txn.delete(key, b"", handle)
+
+    def guard(self, key, value):
+        """DamagedError where LMDB would free other pages than those of ``value``, which is to go."""
+        if not overflow_sound(value, len(key), self.file.page_size):
+            raise DamagedError(f"{self.env.path}: an overflow page is damaged; {REMEDY}")
+
+
+def in_place(file):
+    """Whether the path leads to the file that is open, and this is its only name. If not, ``file.replaced()`` tells more."""
+    if file.unnamed:
+        return True
+    try:
+        there = _stat(file.path)
+    except OSError:
+        return False
+    return (there.st_dev, there.st_ino) == file.identity and there.st_nlink == 1 and not file.linked
+
+
+def last_state(file, txn, bint writing=False):
+    """(state, databases) if the transaction finds the state that the last one found or wrote; None if it must be read."""
+    if file.last_state is None:
+        return None
+    record, state, dbs = file.last_state
+    value = txn.get(STATE, None, dbs[META])
+    if value is None or bytes(value) != record or state.txn != txn.id() - writing:
+        return None
+    return state, dbs
+
+
+@cython.no_gc_clear
+cdef class WriteBlock(Block):
+    """A ``with`` block that writes to the file ``path``: ``_translated`` of a subclass knows LMDB's errors."""
+
+    cdef readonly object path
+
+    def __init__(self, path, begin):
+        self.path, self._by = path, begin
+
+    def _end(self, error):
+        if isinstance(error, lmdb.Error):
+            raise self._translated(error) from error
+
+    def _translated(self, error):
+        raise NotImplementedError
 
 
 @cython.no_gc_clear
@@ -518,16 +611,11 @@ cdef class ReadBlock(Block):
         if file is None or file.last_state is None:
             return None
         txn = place.begin(file.lmdb)
-        if not ((<Gate>env.turn).mine or file.unnamed):
-            # (Who writes reads the file it writes to; the commit will notice if it was replaced.)
-            there = _stat(file.path)
-            if (there.st_dev, there.st_ino) != file.identity or there.st_nlink != 1 or file.linked:
-                return None
-        record, state, dbs = file.last_state
-        value = txn.get(STATE, None, dbs[META])
-        if value is None or bytes(value) != record or state.txn != txn.id():
+        # (Who writes reads the file it writes to; the commit will notice if it was replaced.)
+        if not ((<Gate>env.turn).mine or in_place(file)):
             return None
-        return Reader(env, file, place, state, dbs)
+        found = last_state(file, txn)
+        return None if found is None else Reader(env, file, place, found[0], found[1])
 
     def _end(self, error):
         if error is None:

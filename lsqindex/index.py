@@ -21,7 +21,7 @@ from ._compiled.gate import Block
 from ._inputs.filters import Condition, read_filter
 from ._inputs.filters import Ids as OnlyIds
 from ._inputs.ids import is_one, read_ids
-from ._inputs.options import Path, check_wait, file_path, fill, make_options, new_path, thread_count
+from ._inputs.options import Path, check_opening, file_path, fill, make_options, new_path, thread_count
 from ._inputs.vectors import open_rows, read_queries
 from ._query import search as searcher
 from ._query.plan import Plan
@@ -33,15 +33,14 @@ from ._query.stored import found_payloads, payloads_of, unsound, unsound_payload
 from ._query.trace import Trace
 from ._storage import check, rewrite
 from ._storage.format import kept, keys
-from ._storage.format.meta import Options
+from ._storage.format.meta import Options, StoredEncoder
 from ._storage.format.records import REMEDY
 from ._storage.lmdb import files, growth
 from ._storage.lmdb.env import Env
 from ._storage.lmdb.in_memory import memory_env
-from ._storage.lmdb.locks import Wait, Writing, check_outside, take_turn
-from ._storage.lmdb.reader import Reader, Reading, check_process
+from ._storage.lmdb.reader import Reader, Reading, forked
 from ._storage.lmdb.registry import Lease, close_env, open_env
-from ._storage.lmdb.writer import Writer
+from ._storage.lmdb.writer import Wait, Writer, Writing
 from ._storage.store import Store
 from ._subsets import stored as subsets
 from ._subsets.base import Structure
@@ -55,7 +54,7 @@ from ._write.delete import delete, read_deletion
 from ._write.payloads import PayloadChange
 from .encoders import Encoder, make_encoder
 from .encoders import coder as coders
-from .encoders.base import Metric, check_bool
+from .encoders.base import Metric
 from .encoders.base import Progress as FitProgress
 from .encoders.coder import Coder
 from .errors import (
@@ -223,7 +222,7 @@ class Index:
         options, coder = make_options(
             dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists
         )
-        check_wait(wait)
+        check_opening(False, wait)
         tables = subsets.begin(asked, coder, 0)
         name = new_path(path)
         if os.path.lexists(name):
@@ -280,11 +279,10 @@ class Index:
         ...     len(index)
         0
         """
-        check_wait(wait)
-        read_only = check_bool("read_only", read_only)
+        check_opening(read_only, wait)
         name = file_path(path)
         index = cls.__new__(cls)
-        index._set_up(open_env(name), path=name, read_only=read_only, wait=wait)
+        index._set_up(open_env(name), path=name, read_only=bool(read_only), wait=wait)
         return index
 
     def _set_up(self, lease: Lease, *, path: str | None, read_only: bool, wait: Wait) -> None:
@@ -292,8 +290,8 @@ class Index:
         try:
             with Reading(env) as reader:
                 options, opened = _read_options(reader), env.opened
-                # Its encoder may be missing here: whatever needs it says so then.
-                coders.read_record(_encoder_record(reader))
+                # If the encoder is not installed here, whatever needs it says so.
+                StoredEncoder.from_record(reader.get(keys.META, keys.ENCODER))
         except BaseException:
             close_env(env, lease)
             raise
@@ -1260,7 +1258,7 @@ class Index:
         """
         if not self._closed:
             if self._env.pid == os.getpid():
-                check_outside(self._env)
+                self._env.check_outside()
                 close_env(self._env, self._lease)
             self._closed = True
 
@@ -1297,8 +1295,10 @@ class Index:
             raise ReadOnlyError("the index was opened read-only; Index.open(path) opens it for writing")
 
     def _live(self) -> Env:
-        self._check_open()
-        check_process(self._env)
+        if self._closed:
+            self._check_open()
+        if self._env.pid != os.getpid():
+            raise forked(self._env)
         return self._env
 
     def _reader(self) -> Reading:
@@ -1319,26 +1319,28 @@ class Index:
 
     def _locked(self) -> Block[Writer]:
         """The one writer, without a transaction yet."""
-        return Writing(self._path, self._take_turn)
+        return Writing(self._path or "in memory", self._take_turn)
 
     def _take_turn(self, block: Block[Any]) -> Writer:
         while True:
             env = self._live()
-            writer = take_turn(env, self._wait, block)
+            writer = Writer(env, self._wait, block)
             if env is self._env:
                 return writer
-            # While it waited the index in memory became a file.
+            # While it waited, the index in memory became a file.
             block.release()
 
     def _writer(self, reserve: int = 0) -> Block[Writer]:
         """The one writer, in a transaction that is undone unless it is committed."""
-        return Writing(self._path, partial(self._begin_writing, reserve))
+        return Writing(self._path or "in memory", partial(self._begin_writing, reserve))
 
     def _begin_writing(self, reserve: int, block: Block[Any]) -> Writer:
-        self._check_writable()
+        if self._closed or self._read_only:
+            self._check_writable()
         writer = self._take_turn(block)
         writer.begin(reserve)
-        self._follow(writer)
+        if self._opened != writer.env.opened:
+            self._follow(writer)
         if writer.state.staged_rows or writer.state.staged_generation:
             writer.run(lambda writer: Store(writer, self._options).tidy())
         return writer
@@ -1361,7 +1363,8 @@ class Index:
 
     def _read_coder(self, reader: Reader | Writer) -> Coder:
         state = reader.state
-        return coders.read_coder(_encoder_record(reader), self.dim, self.metric, state.code_size, state.head)
+        record = reader.get(keys.META, keys.ENCODER)
+        return coders.read_coder(record, self.dim, self.metric, state.code_size, state.head)
 
 
 def _read_options(reader: Reader | Writer) -> Options:
@@ -1372,13 +1375,6 @@ def _read_options(reader: Reader | Writer) -> Options:
     if options.metric not in METRICS:
         raise DamagedError(f"options: there is no metric {options.metric!r}; {REMEDY}")
     return options
-
-
-def _encoder_record(reader: Reader | Writer) -> Any:
-    value = reader.get(keys.META, keys.ENCODER)
-    if value is None:
-        raise DamagedError(f"{reader.env.path}: the encoder is missing; {REMEDY}")
-    return value
 
 
 def _unpickle(path: str, read_only: bool, wait: Wait) -> Index:

@@ -51,7 +51,7 @@ def run(program: str, *arguments: Any, paths: Sequence[Path] = (), silent: bool 
 _PRELUDE = """
 import collections, gc, multiprocessing, os, pickle, resource, signal, sys, threading, time
 import numpy as np
-import lsqindex, lsqindex._write.add, lsqindex._storage.lmdb.engine, lsqindex._storage.rewrite
+import lsqindex, lsqindex._write.add, lsqindex._storage.lmdb.opening, lsqindex._storage.rewrite
 from lsqindex import Index
 from lsqindex.errors import *
 rng = np.random.default_rng(os.getpid())

@@ -11,8 +11,7 @@ import numpy as np
 from .._storage.format import kept, keys
 from .._storage.format.meta import Options
 from .._storage.lmdb.env import Env
-from .._storage.lmdb.locks import write
-from .._storage.lmdb.writer import Writer
+from .._storage.lmdb.writer import Writer, write
 from .._subsets.base import Structure
 from ..encoders import Encoder, Layout, make_encoder
 from ..encoders.base import Metric, check_int, is_among
@@ -101,8 +100,10 @@ def new_path(path: Path) -> str:
     return name
 
 
-def check_wait(wait: Any) -> None:
-    """How long to wait for another writer."""
+def check_opening(read_only: Any, wait: Any) -> None:
+    """How a file is opened: only for reading or not, and how long to wait for another writer."""
+    if not isinstance(read_only, bool | np.bool_):
+        raise ParameterError(f"read_only={shown(read_only)}: True or False is needed")
     if not isinstance(wait, bool | int | float | np.integer | np.floating) or not wait >= 0:
         raise ParameterError(f"wait={shown(wait)}: True, False or a number of seconds is needed")
 

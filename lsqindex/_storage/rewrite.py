@@ -25,10 +25,9 @@ from .lmdb import files
 from .lmdb.env import Env
 from .lmdb.errors import lmdb_errors
 from .lmdb.growth import file_size, free_bytes
-from .lmdb.locks import Wait, write
 from .lmdb.reader import Reader, Reading
 from .lmdb.registry import close_env, open_env
-from .lmdb.writer import COMMIT_BYTES, Writer
+from .lmdb.writer import COMMIT_BYTES, Wait, Writer, write
 from .store import Store
 
 #: ``progress(rows done, rows in all)``

@@ -1,19 +1,18 @@
 """What an index stores codes with: its encoder, or, until it is trained, the vectors as they are.
 
-The record in the file: {"name", "config", "distribution", "fitted": bytes or nil}; ``fitted`` is
-:func:`lsqindex.encoders.to_bytes`, nil before training.
+``StoredEncoder`` is the record in the file.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from .._inputs.vectors import BLOCK_ROWS, Vectors
-from .._storage.format import meta
+from .._storage.format.meta import StoredEncoder
 from .._storage.format.records import REMEDY
 from .._threads.cached import cached_property
 from ..errors import (
@@ -103,14 +102,9 @@ class Coder:
     def to_record(self) -> bytes:
         """As stored."""
         encoder = self.encoder
-        return meta.pack(
-            {
-                "name": encoder.name,
-                "config": encoder.config,
-                "distribution": list(registry.distribution_of(type(encoder))),
-                "fitted": to_bytes(encoder) if self.trained else None,
-            }
-        )
+        came_from = list(registry.distribution_of(type(encoder)))
+        fitted = to_bytes(encoder) if self.trained else None
+        return StoredEncoder(encoder.name, encoder.config, came_from, fitted).to_record()
 
 
 class Absent(Coder):
@@ -123,7 +117,7 @@ class Absent(Coder):
     present = False
 
     def __init__(
-        self, stored: _Stored, dim: int, metric: Metric, code_size: int, head: int, error: LsqIndexError
+        self, stored: StoredEncoder, dim: int, metric: Metric, code_size: int, head: int, error: LsqIndexError
     ) -> None:
         self.dim, self.metric = dim, metric
         self.trained, self.floats, self.code_size = stored.fitted is not None, head == 0, code_size
@@ -161,31 +155,9 @@ class Absent(Coder):
         return registry.is_registered(self.name) and not isinstance(self._error, NewerEncoderError)
 
 
-class _Stored(NamedTuple):
-    """The record of an encoder."""
-
-    name: str
-    config: Config
-    distribution: Any
-    fitted: bytes | None
-
-
-def read_record(value: Any) -> _Stored:
-    """The record of an encoder, as far as it can be checked without the encoder."""
-    record = meta.unpack(value, "encoder")
-    if record.keys() != set(_Stored._fields) or not (
-        isinstance(record["name"], str)
-        and isinstance(record["config"], dict)
-        and all(isinstance(key, str) for key in record["config"])
-        and isinstance(record["fitted"], bytes | None)
-    ):
-        raise DamagedError(f"encoder: fields are missing or of a wrong type; {REMEDY}")
-    return _Stored(**record)
-
-
 def read_coder(value: Any, dim: int, metric: Metric, code_size: int, head: int) -> Coder:
     """The coder of a stored record, for codes of ``code_size`` bytes; :class:`Absent` without its encoder."""
-    stored = read_record(value)
+    stored = StoredEncoder.from_record(value)
     coder: Coder
     try:
         coder = Coder(_read_encoder(stored, dim), dim, metric)
@@ -198,7 +170,7 @@ def read_coder(value: Any, dim: int, metric: Metric, code_size: int, head: int) 
     return coder
 
 
-def _read_encoder(stored: _Stored, dim: int) -> Encoder:
+def _read_encoder(stored: StoredEncoder, dim: int) -> Encoder:
     try:
         encoder_class(stored.name)
         encoder = make_encoder(stored.name, **stored.config) if stored.fitted is None else from_bytes(stored.fitted)

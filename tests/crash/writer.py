@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-import lsqindex._storage.lmdb.engine
+import lsqindex._storage.lmdb.opening
 import lsqindex._storage.rewrite
 import lsqindex._subsets.multi_index.structure
 import lsqindex._write.add
@@ -152,7 +152,7 @@ def live(
 ) -> None:
     """Do operations of these kinds at random, without an end; or each once, ``in_turn``."""
     if map_size:
-        lsqindex._storage.lmdb.engine.INITIAL_MAP = map_size
+        lsqindex._storage.lmdb.opening.INITIAL_MAP = map_size
     if commit_bytes:
         setattr(lsqindex._storage.rewrite, "COMMIT_BYTES", commit_bytes)  # noqa: B010
         setattr(lsqindex._write.add, "COMMIT_BYTES", commit_bytes)  # noqa: B010  (imported there by name)

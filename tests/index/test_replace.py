@@ -14,7 +14,7 @@ import pytest
 
 from lsqindex import Index
 from lsqindex._storage import rewrite
-from lsqindex._storage.lmdb import engine
+from lsqindex._storage.lmdb import opening
 from lsqindex.errors import (
     BusyError,
     ClosedError,
@@ -133,7 +133,7 @@ def test_a_new_file_that_is_taken_for_one_that_is_being_closed(monkeypatch: pyte
         assert index.add([[1.0]]).tolist() == [0]
     assert refused < 0
     refused = 1 << 30
-    monkeypatch.setattr(engine, "_PAUSE", 0.0)
+    monkeypatch.setattr(opening, "_PAUSE", 0.0)
     with pytest.raises(StorageError, match="already open"):
         Index(1, keep_vectors=None)
 

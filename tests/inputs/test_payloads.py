@@ -14,7 +14,7 @@ import pytest
 
 from lsqindex import Index
 from lsqindex._storage import rewrite
-from lsqindex._storage.lmdb import engine
+from lsqindex._storage.lmdb import opening
 from lsqindex._storage.lmdb.writer import Writer
 from lsqindex._write import add as loader
 from lsqindex._write import training
@@ -266,7 +266,7 @@ def test_many_rows_in_several_transactions(
 
 def test_payloads_when_the_map_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything of the transaction is done again: the beginning of payloads, too, and nested adds."""
-    monkeypatch.setattr(engine, "INITIAL_MAP", 1 << 16)
+    monkeypatch.setattr(opening, "INITIAL_MAP", 1 << 16)
     replayed: list[int] = []
     replay = Writer._replay
 

@@ -103,9 +103,9 @@ def test_kinds_and_sizes_are_frozen() -> None:
 
 def test_the_databases_of_each_format_are_frozen() -> None:
     first = (b"meta", b"codes", b"ids", b"vectors")
-    assert keys.databases(1) == first
-    assert keys.databases(2) == (*first, b"postings")
-    assert keys.databases(3) == keys.databases(4) == (*first, b"postings", b"payloads")
+    assert keys.DATABASES_OF[1] == first
+    assert keys.DATABASES_OF[2] == (*first, b"postings")
+    assert keys.DATABASES_OF[3] == keys.DATABASES_OF[4] == (*first, b"postings", b"payloads")
 
 
 @pytest.mark.parametrize(

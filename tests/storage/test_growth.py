@@ -16,7 +16,7 @@ from .programs import OPEN, holds
 
 def test_readers_follow_a_map_that_another_process_grows(child: Callable[[], Child], path: Path) -> None:
     reader, writer, third = child(), child(), child()
-    small = "lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 17\n"
+    small = "lsqindex._storage.lmdb.opening.INITIAL_MAP = 1 << 17\n"
     for one in (reader, writer, third):
         one.run(small + OPEN, path=path)
     for round in range(1, 5):
@@ -38,7 +38,7 @@ def test_readers_follow_a_map_that_another_process_grows(child: Callable[[], Chi
 def test_two_processes_grow_the_map_in_turn(child: Callable[[], Child], path: Path) -> None:
     pair = [child(), child()]
     for one in pair:
-        one.run("lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 17\n" + OPEN, path=path)
+        one.run("lsqindex._storage.lmdb.opening.INITIAL_MAP = 1 << 17\n" + OPEN, path=path)
     for turn in range(8):
         first = 100 + 1000 * turn
         grown = pair[turn % 2].run(
@@ -61,7 +61,7 @@ def watch(frame, event, argument):
 callers = collections.Counter()
 complaints = []
 for pages in range(first, first + sizes):
-    lsqindex._storage.lmdb.engine.INITIAL_MAP = 4096 * pages
+    lsqindex._storage.lmdb.opening.INITIAL_MAP = 4096 * pages
     path = os.path.join(directory, f"{pages}.lsq")
     index = Index.create(path, 4, train_size=train_size, encoder="lsh", bits=32, keep_vectors="float32")
     model = {}

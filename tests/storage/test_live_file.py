@@ -5,6 +5,7 @@ Everything runs in processes of its own. ``LSQINDEX_LONG=1`` opens the file 100,
 
 from __future__ import annotations
 
+import mmap
 import subprocess
 import sys
 import tempfile
@@ -47,10 +48,10 @@ READER = """
 import collections, sys
 from lsqindex import Index
 from lsqindex.errors import LsqIndexError
-from lsqindex._storage.lmdb import engine
+from lsqindex._storage.lmdb import opening
 
 path, use, times, first_map = *sys.argv[1:3], int(sys.argv[3]), int(sys.argv[4])
-engine.INITIAL_MAP = first_map
+opening.INITIAL_MAP = first_map
 seen = collections.Counter()
 for _ in range(times):
     try:
@@ -137,17 +138,17 @@ def test_commits_between_reading_the_meta_pages_and_walking_the_trees(
     path = tmp_path / "index.lsq"
     with Index.create(path, 4, train_size=1 << 40, keep_vectors=None) as index:
         index.add(np.zeros((50, 4)))
-        map_file, commits = pages._map, []
+        map_file, commits = mmap.mmap, []
 
-        def slow(fd: int) -> Any:
-            file = map_file(fd)
+        def slow(*how: Any, **more: Any) -> Any:
+            file = map_file(*how, **more)
             for _ in range(2):
                 commits.append(index.add(np.ones((2000, 4))))
             return file
 
         with Reading(index._env) as reader:
-            monkeypatch.setattr(pages, "_map", slow)
-            assert pages.check_snapshot(reader.file.fd, str(path), reader.txn.id(), deep=deep)
+            monkeypatch.setattr(mmap, "mmap", slow)
+            assert pages.check_snapshot(reader.file.descriptor.fd, str(path), reader.txn.id(), deep=deep)
         assert len(commits) == 2
 
 

@@ -238,7 +238,7 @@ def test_who_only_reads_never_waits_for_a_writer(child: Callable[[], Child], pat
 def test_results_outlive_the_index(child: Callable[[], Child], tmp_path: Path, ids: str) -> None:
     child().run(
         """
-        lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 16
+        lsqindex._storage.lmdb.opening.INITIAL_MAP = 1 << 16
         index = Index.create(path, 4, ids=kind, encoder="lsh", bits=32, keep_vectors="float16", train_size=1 << 40)
         vectors = rng.integers(-100, 100, (500, 4)).astype(np.float32)
         names = np.arange(500) if kind == "int" else [f"name {number:06}" for number in range(500)]

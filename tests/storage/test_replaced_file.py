@@ -87,7 +87,7 @@ def test_writes_and_compactions_of_many_processes_lose_nothing(child: Callable[[
     for number, worker in enumerate(workers):
         worker.start(
             """
-            lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 17
+            lsqindex._storage.lmdb.opening.INITIAL_MAP = 1 << 17
             index = Index.open(path)
             for round in range(rounds):
                 first = 1000 + 100 * (rounds * number + round)

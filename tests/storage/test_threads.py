@@ -13,7 +13,7 @@ from tests.settings import LONG
 from .programs import holds
 
 THREADS = """
-lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 16
+lsqindex._storage.lmdb.opening.INITIAL_MAP = 1 << 16
 index = Index.open(path)
 stop, failed = threading.Event(), []
 
@@ -72,7 +72,7 @@ for hits, vectors in kept:
 def test_threads_that_write_queue_up(child: Callable[[], Child], path: Path) -> None:
     child().run(
         """
-        lsqindex._storage.lmdb.engine.INITIAL_MAP = 1 << 16
+        lsqindex._storage.lmdb.opening.INITIAL_MAP = 1 << 16
         indexes = [Index.open(path) for _ in range(4)]
         failed, taken = [], []
 

@@ -223,10 +223,10 @@ def test_an_environment_that_is_shared_follows_the_upgrade(old: Path) -> None:
 
 def see_an_upgrade(writing: Index, reading: Index, snapshot: Any) -> None:
     number, count = snapshot.state.format, len(reading)
-    assert snapshot.dbs.keys() == set(keys.databases(number)) and reading.payloads(reading.ids()[:1]) == [None]
+    assert snapshot.dbs.keys() == set(keys.DATABASES_OF[number]) and reading.payloads(reading.ids()[:1]) == [None]
     add_payload(writing)
     assert reading.check() == [] and reading.stats()["format"] == 4 and len(reading.ids({"lang": "en"})) == 1
-    assert snapshot.state.format == number and snapshot.dbs.keys() == set(keys.databases(number))
+    assert snapshot.state.format == number and snapshot.dbs.keys() == set(keys.DATABASES_OF[number])
     store = Store(snapshot, reading._options)
     assert store.payloads() is None and len(store.living()) == count
     assert (subsets.read(snapshot) is None) == (number == 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lsqindex import Index, MultiIndex
-from lsqindex._storage.lmdb import engine, growth
+from lsqindex._storage.lmdb import growth, opening
 from lsqindex._storage.lmdb.writer import Writer
 from lsqindex._storage.store import Store
 from lsqindex._subsets.multi_index import lists, structure
@@ -169,7 +169,7 @@ def test_an_older_snapshot_than_the_last_one_seen_finds_its_own_lists(path: Path
 def test_nothing_is_lost_when_the_map_is_full_while_listing(
     pages: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "INITIAL_MAP", 4096 * pages)
+    monkeypatch.setattr(opening, "INITIAL_MAP", 4096 * pages)
     monkeypatch.setattr(growth, "lacks", lambda file, room: 0)  # it is not grown beforehand
     replayed: list[int] = []
     replay = Writer._replay

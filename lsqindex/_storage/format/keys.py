@@ -30,6 +30,8 @@ META, CODES, IDS, VECTORS, POSTINGS = b"meta", b"codes", b"ids", b"vectors", b"p
 PAYLOADS = b"payloads"
 #: All of them, in the order in which formats brought them.
 DATABASES = (META, CODES, IDS, VECTORS, POSTINGS, PAYLOADS)
+#: The databases of a file, by its format: four in the first, one more in each of the next two.
+DATABASES_OF = {1: DATABASES[:4], 2: DATABASES[:5], 3: DATABASES, 4: DATABASES}
 
 OPTIONS, STATE, ENCODER, SUBSET = b"options", b"state", b"encoder", b"subset"
 #: The last automatic training, and what belongs to the next generation of codes while that is being written.
@@ -67,15 +69,6 @@ def field_prefix(number: int) -> bytes:
 def field_of(prefix: bytes) -> int:
     """The number of an indexed field, from its prefix."""
     return int(struct.unpack(">H", prefix[1:3])[0])
-
-
-def databases(number: int) -> tuple[bytes, ...]:
-    """The databases of a file of format ``number``: four in the first, one more in each of the next two.
-
-    >>> [len(databases(number)) for number in (1, 2, 3, 4)]
-    [4, 5, 6, 6]
-    """
-    return DATABASES[: 3 + number]
 
 
 def row(prefix: bytes, first: int) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 
@@ -65,7 +65,8 @@ class Options:
         del record["program"], record["format"]
         _schema(cls, record, "options")
         names = record["fields"]
-        if not all(isinstance(name, str) and name for name in names) or not len(set(names)) == len(names) <= MAX_FIELDS:
+        texts = set(map(type, names)) <= {str}
+        if not texts or "" in names or not len(set(names)) == len(names) <= MAX_FIELDS:
             raise DamagedError(f"options: impossible names of fields; {records.REMEDY}")
         options = cls(**{**record, "fields": tuple(names)})
         if not (
@@ -123,7 +124,9 @@ class State:
 
     def to_record(self) -> bytes:
         """As stored."""
-        return pack(asdict(self))
+        record = dict(vars(self))
+        record.pop("format", None)
+        return pack(record)
 
     @classmethod
     def from_record(cls, value: Any) -> State:
@@ -136,9 +139,8 @@ class State:
         _schema(cls, record, "state")
         state = cls(**record)
         state.format = number
-        numbers = [number for number in record.values() if type(number) is int]
         if (
-            not all(0 <= number < _LIMIT for number in numbers)
+            not 0 <= min(record.values()) <= max(record.values()) < _LIMIT
             or not state.count <= state.stored <= state.rows <= MAX_ROWS
             or not 1 <= state.code_size <= 1 << 24
             or state.head > state.code_size
@@ -164,6 +166,34 @@ class State:
             and self.next_head <= self.next_size
             and self.recoded <= self.rows
         )
+
+
+class StoredEncoder(NamedTuple):
+    """The encoder of an index, as far as the file tells it without the encoder's own code."""
+
+    name: str
+    config: dict[str, Any]
+    #: The package that it came from, and its version, for messages: not checked.
+    distribution: Any
+    #: :func:`lsqindex.encoders.to_bytes`; None before training.
+    fitted: bytes | None
+
+    def to_record(self) -> bytes:
+        """As stored."""
+        return pack(self._asdict())
+
+    @classmethod
+    def from_record(cls, value: Any) -> StoredEncoder:
+        """From the stored record, checked."""
+        record = unpack(value, "encoder")
+        if record.keys() != set(cls._fields) or not (
+            isinstance(record["name"], str)
+            and isinstance(record["config"], dict)
+            and set(map(type, record["config"])) <= {str}
+            and isinstance(record["fitted"], bytes | None)
+        ):
+            raise DamagedError(f"encoder: fields are missing or of a wrong type; {records.REMEDY}")
+        return cls(**record)
 
 
 @dataclass(frozen=True)
@@ -238,24 +268,34 @@ def pack(values: dict[str, Any]) -> bytes:
 
 def unpack(value: Any, what: str) -> dict[str, Any]:
     """The mapping of a record."""
-    header, payload = records.decode(value, what)
+    found = None if value is None else _records.decode(value)
+    if not found:
+        raise records.damage(value, what)
+    kind, count, *_ = found
     try:
-        mapping = msgpack.unpackb(payload, strict_map_key=True)
+        mapping = msgpack.unpackb(memoryview(value)[records.HEADER_SIZE :], strict_map_key=True)
     except Exception as error:  # msgpack raises many kinds, all of them mean damage
         raise DamagedError(f"{what}: not readable as msgpack ({error}); {records.REMEDY}") from error
-    if header.kind != records.META or not isinstance(mapping, dict) or len(mapping) != header.count:
+    if kind != records.META or not isinstance(mapping, dict) or len(mapping) != count:
         raise DamagedError(f"{what}: not a mapping; {records.REMEDY}")
-    if not all(isinstance(key, str) for key in mapping):
+    if not set(map(type, mapping)) <= {str}:
         raise DamagedError(f"{what}: names must be strings; {records.REMEDY}")
     return mapping
 
 
 def _schema(cls: Any, record: dict[str, Any], what: str) -> None:
     """Every field of ``cls``, each of its type, and nothing else."""
-    kinds: dict[str, Any] = {"int": int, "float": float, "str": str, "bytes": bytes, "str | None": (str, type(None))}
-    kinds["tuple[str, ...]"] = list
-    wanted = {field.name: kinds[str(field.type)] for field in fields(cls)}
-    if record.keys() != wanted.keys() or not all(
-        isinstance(record[name], kind) and not isinstance(record[name], bool) for name, kind in wanted.items()
-    ):
+    wanted = _types(cls)
+    sound = record.keys() == wanted.keys()
+    for name in wanted if sound else ():
+        sound = sound and type(record[name]) in wanted[name]
+    if not sound:
         raise DamagedError(f"{what}: fields are missing, unknown or of a wrong type; {records.REMEDY}")
+
+
+@lru_cache
+def _types(cls: Any) -> dict[str, tuple[type, ...]]:
+    """What msgpack gives for each field of ``cls``."""
+    kinds: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float,), "str": (str,), "bytes": (bytes,)}
+    kinds["str | None"], kinds["tuple[str, ...]"] = (str, type(None)), (list,)
+    return {field.name: kinds[str(field.type)] for field in fields(cls)}

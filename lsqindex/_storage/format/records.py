@@ -63,13 +63,22 @@ def decode(value: Any, what: str) -> tuple[Header, memoryview]:
     """
     data = memoryview(value)
     found = _records.decode(data)
-    if found:
-        return Header(*found), data[HEADER_SIZE:]
+    if not found:
+        raise damage(value, what)
+    return Header(*found), data[HEADER_SIZE:]
+
+
+def damage(value: Any, what: str) -> DamagedError:
+    """The error for a value that is no record, or whose checksum differs; None is a record that is missing."""
+    if value is None:
+        return DamagedError(f"{what}: missing; {REMEDY}")
+    found = _records.decode(memoryview(value))
     if found is False:
-        raise DamagedError(f"{what}: the checksum differs, bytes have changed on disk; {REMEDY}")
-    if len(data) < HEADER_SIZE:
-        raise DamagedError(f"{what}: {len(data)} bytes are no record; {REMEDY}")
-    raise DamagedError(f"{what}: not a record of an index; {REMEDY}")
+        return DamagedError(f"{what}: wrong checksum, so bytes have changed on disk; {REMEDY}")
+    if len(value) < HEADER_SIZE:
+        return DamagedError(f"{what}: {len(value)} bytes are too few for a record; {REMEDY}")
+    why = f"the record belongs elsewhere ({Header(*found)})" if found else "not a record of an index"
+    return DamagedError(f"{what}: {why}; {REMEDY}")
 
 
 def peek(value: Any, what: str) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 
 from ..._compiled.gate import Gate
-from ...errors import ClosedError, DamagedError
+from ...errors import BusyError, ClosedError, DamagedError
 from ..format.records import REMEDY
 from .errors import lmdb_errors
 from .known import Known
@@ -76,7 +76,8 @@ class Env:
                 self.file = self._open(writable=writable or self.private)
                 return
             # Its number cannot be given to another file while it is open, so equal numbers mean the same file.
-            with old.close_lmdb() as descriptor:
+            with old.descriptor as descriptor:
+                old.lmdb.close()
                 file = self._open(writable=writable or self.private)
                 if file.is_file(os.fstat(descriptor.fd)):
                     self.known, self.opened = known, opened
@@ -93,6 +94,11 @@ class Env:
         if self.file is None or error.database not in self.file.dbs:
             raise DamagedError(f"{self.path}: the state is of a newer format than the options; {REMEDY}")
 
+    def check_outside(self) -> None:
+        """BusyError where this thread is writing already: it would wait for itself."""
+        if self.turn.mine:
+            raise BusyError("this thread is in a batch of this index; use the batch, or leave it first")
+
     def close_file(self) -> None:
         """Let go of the file; nobody may be inside the gate."""
         file, self.file = self.file, None
@@ -105,12 +111,3 @@ class Env:
         with self.gate.enter(), lmdb_errors(self.path):
             if self.file is not None and self.file.writable:
                 self.file.lmdb.sync(True)
-
-    def __del__(self) -> None:
-        # An index in memory that was saved to a file: the last reader lets go of it. (All others are closed by then.)
-        # When the interpreter ends, modules may be gone already: this uses none of their names.
-        try:
-            if self.private:
-                self.close_file()
-        except Exception:
-            return

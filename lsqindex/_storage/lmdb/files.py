@@ -8,10 +8,12 @@ import os
 from collections.abc import Iterator
 
 from ..._compiled.gate import File, LockFile
-from . import engine, names, pages
+from ..format import keys
+from ..format.meta import State
+from . import names, pages
 from .env import Env
 from .errors import lmdb_errors, system_error, system_errors
-from .locks import try_lock
+from .opening import open_lmdb
 from .registry import close_env, make_env
 from .writer import Writer
 
@@ -28,7 +30,7 @@ def new_file(path: str) -> Iterator[Env]:
     env = None
     try:
         with lmdb_errors(path):
-            engine.create(passing)
+            create(passing)
         env = make_env(passing, sync=False, private=True)
         yield env
     finally:
@@ -39,26 +41,34 @@ def new_file(path: str) -> Iterator[Env]:
             _remove_locked(passing, lock)
 
 
+def create(path: str) -> None:
+    """An LMDB file with our databases, empty; nobody else knows of it yet."""
+    env = open_lmdb(path, map_size=1 << 20, sync=False, lock=False)
+    try:
+        with env.begin(write=True) as txn:
+            for name in keys.DATABASES:
+                env.open_db(name, txn=txn)
+            txn.put(keys.STATE, State(txn=txn.id(), code_size=1).to_record(), db=env.open_db(keys.META, txn=txn))
+    finally:
+        env.close()
+
+
 def _claim(path: str) -> tuple[str, LockFile]:
     """A new, empty file: its name, and what holds its lock."""
     while True:
         passing = names.fresh(path)
         with system_errors(path):
             lock = LockFile(passing, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0))
-        # Between these two lines another may take it for a leftover.
-        if try_lock(lock.fd) and os.path.exists(passing):
-            return passing, lock
+            # Before it is locked, another process may take it for a leftover.
+            if lock.lock(0) and os.path.exists(passing):
+                return passing, lock
         lock.leave()
 
 
 def _remove_leftovers(path: str) -> None:
     for passing in names.all_of(path):
-        try:
-            lock = LockFile(passing, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        except OSError:
-            continue
-        with lock:
-            if try_lock(lock.fd):
+        with contextlib.suppress(OSError), LockFile(passing, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)) as lock:
+            if lock.lock(0):
                 _remove_locked(passing, lock)
 
 

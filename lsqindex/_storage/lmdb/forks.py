@@ -6,11 +6,14 @@ stay with the parent: the child leaves them alone, and opens them anew when it i
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import os
 import threading
+from typing import Any
 
 from ..._compiled.gate import Gate, Pass, locks
-from . import engine, registry
+from . import registry
 from .env import Env
 
 #: Environments that were closed for a fork, and what keeps everybody out of them.
@@ -41,7 +44,7 @@ def _after_in_child() -> None:
             env.gate, env.turn = Gate(), Gate()
         else:
             # What is open stays with the parent.
-            engine.abandon(env.file and env.file.lmdb, env.path)
+            _abandon(env.file and env.file.lmdb, env.path)
             env.file = None
             if registry.by_path.get(env.path) is env:
                 del registry.by_path[env.path]
@@ -49,6 +52,35 @@ def _after_in_child() -> None:
     for fd in locks:
         os.close(fd)
     locks.clear()
+
+
+#: Files that were open in the parent when this process was forked, as py-lmdb knows them.
+_inherited: set[Any] = set()
+
+
+def _abandon(env: Any, path: str) -> None:
+    """Never touch an LMDB environment of the parent again, and let this process open the file by itself.
+
+    LMDB does not allow a child to use an environment of its parent. Closing it is no way out: py-lmdb would free the
+    parent's places in the shared table of readers, and wait for threads that do not exist here. So the object stays
+    in memory until the process ends, even if nothing refers to it any more.
+    """
+    if env is not None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(env))
+    # py-lmdb refuses to open a file twice in one process. It knows its files by device and inode, and still takes those
+    # of the parent for open. Their keys get the number of this process, so that the rule holds within this process.
+    try:
+        envid: Any = importlib.import_module("lmdb._envid")
+        if not _inherited:
+            known = envid.env_keys
+
+            def env_keys(path: Any, subdir: Any) -> tuple[Any, ...]:
+                return tuple((key, os.getpid()) if key in _inherited else key for key in known(path, subdir))
+
+            envid.env_keys = env_keys
+        _inherited.update(envid._file_key(name) for name in (path, path + "-lock"))
+    except (ImportError, AttributeError):
+        pass  # another py-lmdb, which may not have that rule; if it has, opening the file says so
 
 
 if hasattr(os, "register_at_fork"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .engine import round_up
 from .env import Env
 from .opening import OpenFile
 
@@ -21,7 +20,7 @@ def lacks(file: OpenFile, room: int) -> int:
     """How large the map must be for ``room`` more bytes; 0 if it is."""
     info = file.lmdb.info()
     used = (info["last_pgno"] + 1) * file.page_size
-    return round_up(used + 2 * room, file.page_size) if used + room > info["map_size"] else 0
+    return -(-(used + 2 * room) // file.page_size) * file.page_size if used + room > info["map_size"] else 0
 
 
 def grow(env: Env, least: int = 0) -> None:
@@ -42,7 +41,7 @@ def follow(env: Env) -> None:
 
 def file_size(source: Reader | Writer) -> int:
     """Bytes of the file."""
-    return os.fstat(source.file.fd).st_size
+    return os.fstat(source.file.descriptor.fd).st_size
 
 
 def free_bytes(source: Reader | Writer) -> int:

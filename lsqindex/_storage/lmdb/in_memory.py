@@ -7,9 +7,9 @@ import os
 import tempfile
 from collections.abc import Callable
 
-from . import engine
 from .env import Env
 from .errors import lmdb_errors, system_errors
+from .files import create
 from .registry import Lease, close_env, make_env
 
 
@@ -24,7 +24,7 @@ def memory_env(build: Callable[[Env], None]) -> Lease:
             if hasattr(os, "memfd_create"):
                 fd = os.memfd_create("lsqindex")
                 os.symlink(f"/proc/self/fd/{fd}", path)
-            engine.create(path)
+            create(path)
             lease = Lease(make_env(path, sync=False, memory=True))
     finally:
         if fd >= 0:

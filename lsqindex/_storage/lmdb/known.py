@@ -13,6 +13,7 @@ as long as the file is the same one, wherever it is mapped.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -32,15 +33,15 @@ class Slot(Generic[Value]):
         return f"Slot({self.name!r})"
 
 
+@dataclass(eq=False)
 class Known:
     """What is known of one file."""
 
-    def __init__(self) -> None:
-        self.columns: dict[Column, KnownRows] = {}
-        #: By segment: size, count and checksum of the record that was verified.
-        self.deleted: dict[int, tuple[int, int, int]] = {}
-        self._slots: dict[Slot[Any], Any] = {}
-        self._snapshot: tuple[tuple[int, int], dict[Hashable, Any]] = ((-1, -1), {})
+    columns: dict[Column, KnownRows] = field(default_factory=dict)
+    #: By segment: size, count and checksum of the record that was verified.
+    deleted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    _slots: dict[Slot[Any], Any] = field(default_factory=dict)
+    _snapshot: tuple[tuple[int, int], dict[Hashable, Any]] = ((-1, -1), {})
 
     def get(self, slot: Slot[Value]) -> Value | None:
         """What is kept in a slot; None if nothing is."""

@@ -6,8 +6,10 @@ LMDB trusts its file, so its pages are checked first (``pages.py``). The path ma
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import time
 from typing import Any
 
 import lmdb
@@ -17,10 +19,16 @@ from ...errors import DamagedError, IndexMissingError, LinkedError, NotAnIndexEr
 from ..format import keys
 from ..format.meta import FORMAT, State, check_format
 from ..format.records import REMEDY
-from . import engine, names, pages
-from .errors import system_error, translated
+from . import names, pages
+from .errors import NO_ROOM, READERS, system_error, translated
 
+#: Address space of a new map; only what is used takes memory or disk.
+INITIAL_MAP = 1 << 30
+_LOCK_BYTES = 64 * READERS + 4096
 _TRIES = 20
+#: py-lmdb's message for a file that it has open; how often, and after how many seconds, to try again.
+_ALREADY_OPEN = "is already open in this process"
+_OPEN_TRIES, _PAUSE = 100, 0.002
 #: (A pipe must not make us wait for its other end.)
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -49,7 +57,7 @@ class OpenFile:
         self.linked = False
         self._sync = sync
         try:
-            self._file = File(path, _FLAGS)
+            self.descriptor = File(path, _FLAGS)
         except FileNotFoundError as error:
             raise IndexMissingError(f"{path}: no such file; Index.create makes one") from error
         except OSError as error:
@@ -63,74 +71,72 @@ class OpenFile:
         #: The state that was read last: its record, what it says, and its databases. Most transactions find the same.
         self.last_state: tuple[bytes, State, dict[bytes, Any]] | None = None
 
-    @property
-    def fd(self) -> int:
-        """The descriptor."""
-        return self._file.fd
-
     def close(self) -> None:
         """Close the file; no transaction may be open."""
-        self.close_lmdb().leave()
-
-    def close_lmdb(self) -> File:
-        """Close LMDB's environment; the descriptor, which is still open."""
         if self.lmdb is not None:
             self.lmdb.close()
-        return self._file
+        self.descriptor.leave()
 
     def open(self) -> bool:
         """Check LMDB's pages and open the databases; False if the path led to another file meanwhile."""
-        status = os.fstat(self.fd)
+        fd = self.descriptor.fd
+        status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise NotAnIndexError(f"{self.path}: is not a regular file")
+            raise NotAnIndexError(f"{self.path}: not a regular file")
         self.identity = (status.st_dev, status.st_ino)
-        self.page_size = pages.read_metas(self.fd, self.path)[0].page_size
-        lock = self.unnamed or not self.private
-        self.lmdb, self.protected = engine.open_file(
-            self.path, status.st_size, readonly=not self.writable, sync=self._sync, lock=lock
-        )
+        self.page_size = pages.read_metas(fd, self.path)[0].page_size
+        self._open_lmdb(status.st_size)
         # If the file was replaced while it was being opened, LMDB may have either one.
-        if self.replaced() or not self._pages_checked():
+        if self.replaced():
             return False
+        with self.lmdb.begin(buffers=True) as txn:
+            if not pages.check_snapshot(fd, self.path, txn.id()):
+                # A new file shares the lock file, where LMDB has found the number of a transaction of the new one.
+                if self.replaced():
+                    return False
+                raise DamagedError(
+                    f"{self.path}: the lock file names a transaction that the file does not have; {REMEDY}"
+                )
         try:
-            self.dbs = self._open_databases()
+            self._open_databases()
         except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
             raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index ({error})") from error
         return True
 
-    def _pages_checked(self) -> bool:
-        with self.begin() as txn:
-            if pages.check_snapshot(self.fd, self.path, txn.id()):
-                return True
-        # The new file shares the lock file, where LMDB has found the number of a transaction of the new one.
-        if self.replaced():
-            return False
-        raise DamagedError(f"{self.path}: the lock file names a transaction that the file does not have; {REMEDY}")
+    def _open_lmdb(self, size: int) -> None:
+        """Open LMDB's environment of the file, which has ``size`` bytes now."""
+        lock = self.unnamed or not self.private
+        if lock:
+            lock = self.protected = _make_lock_file(self.path, readonly=not self.writable)
+        self.lmdb = open_lmdb(
+            self.path,
+            create=False,
+            lock=lock,
+            max_readers=READERS,
+            map_size=max(INITIAL_MAP, -(-size // 4096) * 4096 * (2 if self.writable else 1)),
+            sync=self._sync,
+            metasync=self._sync,
+            meminit=False,
+            readonly=not self.writable,
+        )
 
-    def _open_databases(self) -> dict[bytes, Any]:
-        with self.begin() as txn:
-            if keys.META not in {bytes(name) for name in txn.cursor().iternext(keys=True, values=False)}:
-                raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
+    def _open_databases(self) -> None:
         meta = self.lmdb.open_db(keys.META, create=False)
-        with self.begin() as txn:
-            there = {bytes(name) for name in txn.cursor().iternext(keys=True, values=False)}
+        with self.lmdb.begin(buffers=True) as txn:
+            there = set(map(bytes, txn.cursor().iternext(keys=True, values=False)))
             options = txn.get(keys.OPTIONS, db=meta)
             number = FORMAT if options is None else int(check_format(options)["format"])
-        wanted = keys.databases(number)
-        if not there >= set(wanted):
-            raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
-        return {name: self.lmdb.open_db(name, create=False) for name in wanted}
+        for name in keys.DATABASES_OF[number]:
+            if name not in there:
+                raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
+            self.dbs[name] = self.lmdb.open_db(name, create=False)
 
     def databases(self, state: State) -> dict[bytes, Any]:
         """The databases of a snapshot; UpgradedError where it has more than were there when the file was opened."""
-        wanted = keys.databases(state.format)
+        wanted = keys.DATABASES_OF[state.format]
         if wanted[-1] not in self.dbs:
             raise UpgradedError(wanted[-1])
         return self.dbs if len(wanted) == len(self.dbs) else {name: self.dbs[name] for name in wanted}
-
-    def begin(self, *, write: bool = False, parent: Any = None) -> Any:
-        """A transaction of LMDB, outside of the gate or within another one."""
-        return self.lmdb.begin(write=write, parent=parent, buffers=True)
 
     def is_file(self, status: os.stat_result) -> bool:
         """Whether this is the file of which the system gave ``status``."""
@@ -144,7 +150,7 @@ class OpenFile:
             there = os.stat(self.path)
         except FileNotFoundError:
             # The name is gone. If the file has another one now, those who open it there do not know of us.
-            self.linked = os.fstat(self.fd).st_nlink > 0
+            self.linked = os.fstat(self.descriptor.fd).st_nlink > 0
             return False
         except OSError as error:
             raise system_error(error, self.path) from error
@@ -159,14 +165,14 @@ class OpenFile:
         """
         if self.private:
             return
-        if os.fstat(self.fd).st_nlink > 1:
+        if os.fstat(self.descriptor.fd).st_nlink > 1:
             names.remove_dead(self.path, self.identity)
-            if os.fstat(self.fd).st_nlink > 1:
+            if os.fstat(self.descriptor.fd).st_nlink > 1:
                 raise LinkedError(
                     f"{self.path}: the file has another name (a hard link), and can only be read; "
                     "remove the other name, or write to a copy (save(path), or cp)"
                 )
-        newest = pages.newest_txn(self.fd, self.path)
+        newest = pages.newest_txn(self.descriptor.fd, self.path)
         if newest != txn.id() - 1:
             raise LinkedError(
                 f"{self.path}: the file has transaction {newest}, and its lock file knows of {txn.id() - 1}: another "
@@ -178,13 +184,13 @@ class OpenFile:
         """If no writer knows of this reader, what it has read is good only if nobody has written since."""
         if self.private or (self.protected and not self.linked):
             return
-        if pages.newest_txn(self.fd, self.path) != txn.id():
+        if pages.newest_txn(self.descriptor.fd, self.path) != txn.id():
             why = "by another of its names" if self.linked else "and there is no lock file"
             raise StorageError(f"{self.path}: the file was changed while it was read, {why}; try again")
 
     def check_pages(self, txn: Any) -> None:
         """Look closely at LMDB's pages, those of a snapshot or of a later one; DamagedError if they are unsound."""
-        pages.check_snapshot(self.fd, self.path, txn.id(), deep=True)
+        pages.check_snapshot(self.descriptor.fd, self.path, txn.id(), deep=True)
 
 
 def open_file(path: str, *, writable: bool, sync: bool, private: bool, memory: bool) -> OpenFile:
@@ -203,4 +209,48 @@ def open_file(path: str, *, writable: bool, sync: bool, private: bool, memory: b
             pass  # another process has made the file larger than the map: open it again
         except lmdb.Error as error:
             raise translated(error, path) from error
-    raise StorageError(f"{path}: is being replaced all the time")
+    raise StorageError(f"{path}: replaced again and again while it was being opened; try again later")
+
+
+def open_lmdb(path: str, **options: Any) -> Any:
+    """``lmdb.open``, tried again while it takes a new file for one that another thread is closing.
+
+    py-lmdb knows open files by their inodes, and forgets one only after its file is closed: by then a new file may have
+    the same number. (``env.py`` never opens a file twice.)
+    """
+    for _ in range(_OPEN_TRIES):
+        try:
+            return lmdb.open(path, subdir=False, lib_version=0, max_dbs=16, **options)
+        except lmdb.Error as error:
+            if _ALREADY_OPEN not in str(error):
+                raise
+            time.sleep(_PAUSE)
+    raise StorageError(f"{path}: {_ALREADY_OPEN}, by other code than this package; close it there")
+
+
+def _make_lock_file(path: str, *, readonly: bool) -> bool:
+    """Make room for LMDB's lock file, which it maps without asking; False where there is none, and no writers either.
+
+    (Nobody in this process has it open: closing a second descriptor would drop LMDB's locks.)
+    """
+    name = path + "-lock"
+    new = not os.path.exists(name)
+    try:
+        file = File(name, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0))
+    except OSError as error:
+        # Read-only media, or a directory of others.
+        if readonly and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            return False
+        raise system_error(error, path) from error
+    try:
+        with file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fd, 0, _LOCK_BYTES)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            if new:
+                os.unlink(name)
+            if not (new and readonly):
+                raise system_error(error, path) from error
+            return False
+    return True

@@ -100,7 +100,7 @@ def check_snapshot(fd: int, path: str, txn: int, *, deep: bool = False) -> bool:
 def _problem(fd: int, metas: tuple[Meta, Meta], page: int, deep: bool) -> str:
     """What is wrong with the snapshot of one of the meta pages, or nothing."""
     meta, other = metas[page], metas[1 - page]
-    with _map(fd) as file:
+    with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as file:
         wrong = check_pages(file, meta.page_size, meta.copy, deep)
         freed = last_freed(file, meta.page_size, other.copy)
     if wrong is not None:
@@ -110,21 +110,6 @@ def _problem(fd: int, metas: tuple[Meta, Meta], page: int, deep: bool) -> str:
     if freed > other.txn:
         return f"a meta page of transaction {freed} says that it is of {other.txn}"
     return ""
-
-
-def _map(fd: int) -> mmap.mmap:
-    if hasattr(mmap, "PROT_READ"):
-        return mmap.mmap(fd, 0, prot=mmap.PROT_READ)
-    return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
-
-
-def _part(fd: int, size: int, at: int) -> bytes:
-    if hasattr(os, "pread"):
-        return os.pread(fd, size, at)
-    if not os.fstat(fd).st_size:  # nothing cannot be mapped
-        return b""
-    with _map(fd) as file:  # Windows
-        return file[at : at + size]
 
 
 def set_txn(path: str, txn: int) -> None:
@@ -144,8 +129,19 @@ def set_txn(path: str, txn: int) -> None:
         os.fsync(file.fileno())
 
 
+if hasattr(os, "pread"):
+    _pread = os.pread
+else:  # Windows
+
+    def _pread(fd: int, size: int, at: int) -> bytes:
+        if not os.fstat(fd).st_size:  # an empty file cannot be mapped
+            return b""
+        with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as file:
+            return file[at : at + size]
+
+
 def _read(fd: int, at: int) -> Meta | None:
-    data = _part(fd, _AT + _META.size, at)
+    data = _pread(fd, _AT + _META.size, at)
     if len(data) < _AT + _META.size:
         return None
     magic, version, _, _, page_size, flags, last_page, txn = _META.unpack_from(data, _AT)

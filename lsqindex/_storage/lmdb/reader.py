@@ -18,7 +18,7 @@ from .env import Env
 from .errors import READERS, lmdb_errors, translated
 from .opening import OpenFile, UpgradedError
 
-__all__ = ["OvertakenError", "Reader", "Reading", "check_process", "read_state"]
+__all__ = ["OvertakenError", "Reader", "Reading", "forked", "read_state"]
 
 _TRIES = 20
 
@@ -28,13 +28,14 @@ class Reading(ReadBlock):
 
     def _anew(self, check: Callable[[Reader], None] | None) -> Reader:
         env, place, tries = self.env, self.place, _TRIES
-        check_process(env)
+        if env.pid != os.getpid():
+            raise forked(env)
         with lmdb_errors(env.path):
             while True:
                 file = _begin(env, place)
                 try:
-                    state = read_state(file, place.txn)
-                    reader = Reader(env, file, place, state, file.databases(state))
+                    state, dbs = read_state(file, place.txn)
+                    reader = Reader(env, file, place, state, dbs)
                     if check is not None:
                         check(reader)
                     return reader
@@ -51,13 +52,11 @@ class Reading(ReadBlock):
         return error if isinstance(error, lmdb.MapFullError) else translated(error, self.env.path)
 
 
-def check_process(env: Env) -> None:
-    """ForkedError where ``env`` belongs to the parent of this process."""
-    if env.pid == os.getpid():
-        return
+def forked(env: Env) -> ForkedError:
+    """The error for an environment that belongs to the parent of this process."""
     if env.memory:
-        raise ForkedError("an index in memory stays with the process that made it: save(path) it, and open that here")
-    raise ForkedError("the index was in use when this process was forked; open it again here, with Index.open")
+        return ForkedError("an index in memory belongs to the process that made it; save(path) it, and open that here")
+    return ForkedError("the index was in use when this process was forked; Index.open(path) opens it here")
 
 
 def _begin(env: Env, place: Pass) -> OpenFile:
@@ -94,8 +93,8 @@ class OvertakenError(DamagedError):
     """
 
 
-def read_state(file: OpenFile, txn: Any, *, writing: bool = False) -> State:
-    """The state of the snapshot; it must be of the very transaction that LMDB says was the last."""
+def read_state(file: OpenFile, txn: Any, *, writing: bool = False) -> tuple[State, dict[bytes, Any]]:
+    """The state of the snapshot, and its databases; the state must be of the very transaction that LMDB says was the last."""
     value = txn.get(keys.STATE, db=file.dbs[keys.META])
     if value is None:
         raise DamagedError(f"{file.path}: the state is missing; {REMEDY}")
@@ -111,5 +110,6 @@ def read_state(file: OpenFile, txn: Any, *, writing: bool = False) -> State:
                 f"name), or the file is damaged; {REMEDY}"
             )
         raise DamagedError(f"{file.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {REMEDY}")
-    file.last_state = (record, state, file.databases(state))
-    return state
+    dbs = file.databases(state)
+    file.last_state = (record, state, dbs)
+    return state, dbs

@@ -1,37 +1,54 @@
-"""The writing side of an environment: a transaction that survives a full map."""
+"""The one writer of a file: its turn among threads and processes, and transactions that survive a full map."""
 
 from __future__ import annotations
 
 import copy
+import os
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import lmdb
 
-from ..._compiled.gate import Pass, Transaction
-from ..._compiled.records import overflow_sound
-from ...errors import BusyError, DamagedError, LsqIndexError, StorageError
+from ..._compiled.gate import Block, LockFile, Pass, WriteBlock, WriteTransaction, in_place, last_state
+from ...errors import BusyError, LsqIndexError, ReadOnlyError, StorageError
 from ..format import keys
 from ..format.meta import FORMAT, State
-from ..format.records import REMEDY
 from ..format.upgrade import upgrade
 from . import growth
 from .env import Env
-from .errors import lmdb_errors, translated
+from .errors import lmdb_errors, system_error, translated
 from .opening import UpgradedError
 from .reader import read_state
 
 Result = TypeVar("Result")
 #: What a write transaction does; done again, whole, when the map had to grow.
 Operation = Callable[["Writer"], Result]
+#: How long to wait for another writer: True, no longer than it takes; False, not at all; or seconds.
+Wait = bool | float
 
 _TRIES = 20
 
 #: A transaction is committed when it has written about so much: LMDB keeps it in memory until then.
 COMMIT_BYTES = 64 << 20
+#: For so much the map is grown before a transaction begins. If less does not fit, the transaction is done again.
+_MUCH = 1 << 20
 
 
-class Writer(Transaction):
+class Writing(WriteBlock["Writer"]):
+    """A ``with`` block that writes. Errors of LMDB leave it as ours."""
+
+    def _translated(self, error: lmdb.Error) -> BaseException:
+        return error if isinstance(error, lmdb.MapFullError) else translated(error, self.path)
+
+
+def write(env: Env, wait: Wait = True) -> Writing:
+    """The one writer of the file, in a ``with`` block: waits for its turn, as long as ``wait`` says."""
+    return Writing(env.path, partial(Writer, env, wait))
+
+
+class Writer(WriteTransaction):
     """A write transaction, or several one after another, while all other writers wait.
 
     ``run`` does operations and remembers them: when the map is full, here or at commit, the transaction is
@@ -40,10 +57,24 @@ class Writer(Transaction):
     An operation that stops in the middle, at an error or an interrupt, leaves a transaction that can only be undone.
     """
 
-    def __init__(self, env: Env, place: Pass) -> None:
+    def __init__(self, env: Env, wait: Wait, block: Block[Any]) -> None:
+        """Wait for the turn, as long as ``wait`` says; it lasts until ``block`` is left."""
+        if env.turn.mine:
+            env.check_outside()
+        seconds = None if wait is True else float(wait)
+        end = None if seconds is None else time.monotonic() + seconds
+        if not block.hold(Pass(env.turn)).alone(seconds):
+            raise BusyError(f"{env.path}: another thread is writing; wait=True waits for it")
+        if not env.private:
+            _lock(env, block, end)
+        file = env.file
+        if file is None or not file.writable:
+            if not os.access(env.path, os.W_OK):
+                raise ReadOnlyError(f"{env.path}: no permission to write to the file; open it with read_only=True")
+            env.reopen(writable=True)
         self.env = env
         #: Inside the gate while a transaction is open: the map may not move under it.
-        self.place = place
+        self.place = block.hold(Pass(env.gate))
         self.state = State()
         #: The databases of this transaction, one that it made among them.
         self.dbs = {}
@@ -56,27 +87,24 @@ class Writer(Transaction):
         #: False while the transaction is not what its operations, all of them and each as a whole, make of it.
         self._whole = True
 
-    def begin(self, reserve: int = 0) -> None:
-        """Begin a transaction that will write about ``reserve`` bytes."""
-        self._begin(reserve)
-        self._whole = True
-
-    def _begin(self, reserve: int = 0) -> None:
+    def begin(self, reserve: int = 0, *, whole: bool = True) -> None:
+        """Begin a transaction that will write about ``reserve`` bytes; it is not ``whole`` before all is done again."""
         env, place = self.env, self.place
         for _ in range(_TRIES):
             place.enter()
-            file, need = env.file, 0
+            file = env.file
             if file is None or not file.writable:  # since a fork, or opened again by a reader
                 place.leave()
                 env.reopen(writable=True)
                 continue
             try:
-                need = growth.lacks(file, reserve)
+                need = growth.lacks(file, reserve) if reserve > _MUCH else 0
                 if not need:
                     # The innermost transaction.
-                    self.txn = place.begin(file.lmdb, write=True)
-                    file.check_one_lock_file(self.txn)
-                    self._before = read_state(file, self.txn, writing=True)
+                    self.txn = txn = place.begin(file.lmdb, write=True)
+                    if not env.private and (file.linked or file.lmdb.info()["last_txnid"] != txn.id() - 1):
+                        file.check_one_lock_file(txn)
+                    found = last_state(file, txn, writing=True) or read_state(file, txn, writing=True)
                     break
             except lmdb.MapResizedError:
                 place.leave()
@@ -95,10 +123,13 @@ class Writer(Transaction):
             place.leave()
             growth.grow(env, need)
         else:
-            raise StorageError(f"{env.path}: the map grows all the time")
-        self.file, self.state, self.dbs = file, copy.copy(self._before), file.databases(self._before)
+            raise StorageError(f"{env.path}: the map was too small again and again; try again later")
+        self.file = file
+        self._before, self.dbs = found
+        self.state = copy.copy(self._before)
         self.clean = True
         self._log = []
+        self._whole = whole
 
     def run(self, operation: Operation[Result], *, nested: bool = False) -> Result:
         """Do ``operation``. After an error in a nested one the transaction goes on as it was before."""
@@ -111,10 +142,10 @@ class Writer(Transaction):
 
     def _do(self, operation: Operation[Result], nested: bool = False) -> Result:
         while True:
-            state, outer, kept = copy.copy(self.state), self.txn, False
+            state, outer, kept = copy.copy(self.state) if nested else self.state, self.txn, False
             try:
                 if nested:
-                    self.txn = self.file.begin(write=True, parent=outer)
+                    self.txn = self.file.lmdb.begin(write=True, parent=outer, buffers=True)
                     self.clean = False
                 with lmdb_errors(self.env.path):
                     result = operation(self)
@@ -156,8 +187,8 @@ class Writer(Transaction):
         while True:
             self.state.txn = self.txn.id() if number is None else number
             try:
-                if self.file.replaced():
-                    raise StorageError(f"{self.env.path}: was replaced meanwhile; nothing was written, try again")
+                if not in_place(self.file) and self.file.replaced():
+                    raise StorageError(f"{self.env.path}: the file was replaced; nothing was written, try again")
                 record = self.state.to_record()
                 with lmdb_errors(self.env.path):
                     self.put(keys.META, keys.STATE, record)
@@ -189,30 +220,29 @@ class Writer(Transaction):
         self.abort()
         self._whole = False
         growth.grow(self.env)
-        self._begin()
+        self.begin(whole=False)
         if self.state.txn != base:
             self.abort()
-            raise BusyError(f"{self.env.path}: another program wrote meanwhile; nothing was changed, try again")
+            raise BusyError(f"{self.env.path}: another program has written to the file; nothing was changed, try again")
         for operation in log:
             self._do(operation)
 
-    def put(self, db: bytes, key: bytes, value: bytes) -> None:
-        """Store a value."""
-        old = self.get(db, key)
-        self.guard(key, old)
-        self.clean = False
-        # LMDB overwrites a large value of this transaction in place and never shrinks its pages.
-        if old is not None and len(old) != len(value):
-            self.txn.delete(key, db=self.dbs[db])
-        self.txn.put(key, value, db=self.dbs[db])
 
-    def delete(self, db: bytes, key: bytes) -> None:
-        """Remove a value."""
-        self.guard(key, self.get(db, key))
-        self.clean = False
-        self.txn.delete(key, db=self.dbs[db])
-
-    def guard(self, key: Any, value: Any) -> None:
-        """DamagedError where LMDB would free other pages than those of ``value``, which is to go."""
-        if value is not None and not overflow_sound(value, len(key), self.file.page_size):
-            raise DamagedError(f"{self.env.path}: an overflow page is damaged; {REMEDY}")
+def _lock(env: Env, block: Block[Any], end: float | None) -> None:
+    """Hold the lock of the file that the path leads to until ``block`` is left; wait for it until ``end``."""
+    while True:
+        # A descriptor of its own: others may open the file again, or close it, meanwhile.
+        try:
+            held = block.hold(LockFile(env.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
+            locked = held.lock(end)
+        except OSError as error:
+            raise system_error(error, env.path) from error
+        if not locked:
+            raise BusyError(f"{env.path}: another process is writing; wait=True waits for it")
+        file, status = env.file, os.fstat(held.fd)
+        if file is not None and (status.st_dev, status.st_ino) == file.identity:
+            if in_place(file) or not file.replaced():
+                return
+        held.leave()
+        # Whoever replaced the file has left its lock behind.
+        env.reopen()
