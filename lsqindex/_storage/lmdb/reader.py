@@ -94,7 +94,7 @@ class OvertakenError(DamagedError):
 
 
 def read_state(file: OpenFile, txn: Any, *, writing: bool = False) -> tuple[State, dict[bytes, Any]]:
-    """The state of the snapshot, and its databases; the state must be of the very transaction that LMDB says was the last."""
+    """The state of the snapshot, which must be of the very transaction that LMDB says was the last; its databases."""
     value = txn.get(keys.STATE, db=file.dbs[keys.META])
     if value is None:
         raise DamagedError(f"{file.path}: the state is missing; {REMEDY}")

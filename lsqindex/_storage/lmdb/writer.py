@@ -240,9 +240,9 @@ def _lock(env: Env, block: Block[Any], end: float | None) -> None:
         if not locked:
             raise BusyError(f"{env.path}: another process is writing; wait=True waits for it")
         file, status = env.file, os.fstat(held.fd)
-        if file is not None and (status.st_dev, status.st_ino) == file.identity:
-            if in_place(file) or not file.replaced():
-                return
+        same = file is not None and (status.st_dev, status.st_ino) == file.identity
+        if file is not None and same and (in_place(file) or not file.replaced()):
+            return
         held.leave()
         # Whoever replaced the file has left its lock behind.
         env.reopen()
