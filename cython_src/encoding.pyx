@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 
-from libc.math cimport sqrt
+from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 
 
@@ -32,6 +32,27 @@ cdef extern from "product.h" nogil:
     int64_t lsq_packed_size(int64_t m, int64_t k)
     void lsq_pack_matrix(const float *matrix, int64_t m, int64_t k, float *packed)
     void lsq_product(int level, const float *rows, const float *packed, int64_t n, int64_t k, int64_t m, float *out)
+
+cdef extern from "tables.h" nogil:
+    ctypedef struct lsq_linear:
+        int64_t dim
+        int64_t m
+        int64_t levels
+        int64_t steps
+        int64_t rows
+        const float *packed
+        const float *centre
+        const float *known
+        const float *theta
+        int unit
+        float constant
+        float frontier
+        float length
+        float spread
+    int64_t lsq_lookups_of(const lsq_linear *linear)
+    int64_t lsq_tables_work(const lsq_linear *linear, int64_t n)
+    void lsq_tables_of(int level, const lsq_linear *linear, const float *queries, int64_t n, float *values, float *bias,
+                       float *work)
 
 cdef extern from "pack.h" nogil:
     void lsq_pack(uint8_t *codes, const uint16_t *fields, const uint8_t *widths, int64_t n, int64_t m, int64_t size)
@@ -166,60 +187,53 @@ def unpack(const uint8_t[:, ::1] codes not None, const uint8_t[::1] widths not N
     return fields
 
 
-def length_tables(const float[:, ::1] inner not None, const float[::1] known not None, float length, float z,
-                  float[:, ::1] values not None, float[::1] bias not None):
-    """Look-ups for inner products of a binary code with lengths; see lsqindex/encoders/lsq_length.py.
+cdef class Linear:
+    """The look-up tables of a linear code for one metric; see tables.h.
 
-    ``inner`` are the products of the query with the m rows of V, the mean of unit vectors and the mean of vectors.
-    ``known`` is what the frontier is multiplied with: the steps, then −w and +w for each dimension.
+    ``matrix`` has the m rows of the code, then the row of the bias and that of the frontier, where there are such.
+    ``known`` are the look-ups of the row scalar, and those of each dimension for each of ``theta``. ``centre`` is
+    subtracted from queries; ``unit``: only their direction counts.
     """
-    cdef int64_t n = inner.shape[0], m = inner.shape[1] - 2, s = known.shape[0] - 2 * m, i, j
-    cdef float frontier, own
-    cdef double square
-    if m < 0 or s < 0 or values.shape[0] != n or values.shape[1] != s + 2 * m or bias.shape[0] != n:
-        raise ValueError("length_tables: shapes do not fit")
-    with nogil:
-        for i in range(n):
-            square = 0
-            for j in range(m):
-                square += <double>inner[i, j] * inner[i, j]
-            frontier = <float>(inner[i, m + 1] + <double>z * length * sqrt(square))
-            for j in range(s):
-                values[i, j] = frontier * known[j]
-            for j in range(m):
-                own = length * inner[i, j]
-                values[i, s + 2 * j] = frontier * known[s + 2 * j] + own
-                values[i, s + 2 * j + 1] = frontier * known[s + 2 * j + 1] - own
-            bias[i] = -frontier - length * inner[i, m]
 
+    cdef lsq_linear linear
+    #: For other extensions: holds the address of the lsq_linear.
+    cdef readonly object capsule
+    cdef object _packed, _arguments
 
-def bit_tables(const float[:, ::1] inner not None, const float[:, ::1] queries, const float[::1] weights not None,
-               const float[::1] steps not None, float constant, float[:, ::1] values not None, float[::1] bias not None):
-    """Look-ups of a binary linear code: ``steps``, then for each dimension j −w and +w, w = weights_j − inner_j / length.
+    def __init__(self, matrix, int64_t m, theta, known, centre=None, bint unit=False,
+                 float constant=0, float frontier=1, float length=1, float spread=0):
+        cdef const float[:, ::1] own = matrix
+        cdef const float[::1] levels_of = theta, told = known, middle = centre
+        cdef int64_t rows = own.shape[0], dim = own.shape[1], levels = levels_of.shape[0]
+        if not (1 <= m <= rows <= m + 2 and dim >= 1 and levels >= 2 and told.shape[0] >= m * levels):
+            raise ValueError("linear: shapes do not fit")
+        if (middle is not None and (middle.shape[0] != dim or rows > m or unit)) or (middle is None and rows == m):
+            raise ValueError("linear: either queries are centred, or a row is for the bias")
+        cdef float[::1] packed = np.empty(lsq_packed_size(rows, dim), np.float32)
+        lsq_pack_matrix(&own[0, 0], rows, dim, &packed[0])
+        self._packed, self._arguments = packed, (matrix, m, theta, known, centre, unit, constant,
+                                                 frontier, length, spread)
+        self.linear.dim, self.linear.m, self.linear.levels = dim, m, levels
+        self.linear.rows, self.linear.steps = rows, told.shape[0] - m * levels
+        self.linear.packed, self.linear.theta, self.linear.known = &packed[0], &levels_of[0], &told[0]
+        self.linear.centre = &middle[0] if middle is not None else NULL
+        self.linear.unit, self.linear.constant, self.linear.frontier = unit, constant, frontier
+        self.linear.length, self.linear.spread = length, spread
+        self.capsule = PyCapsule_New(&self.linear, "lsq_linear", NULL)
 
-    ``length`` is that of the query, or 1 where ``queries`` is None. Where ``inner`` has one more column than
-    ``weights``, ``bias`` becomes constant − that / length.
-    """
-    cdef int64_t n = inner.shape[0], m = weights.shape[0], s = steps.shape[0], i, j
-    cdef float w, length = 1
-    cdef double square
-    cdef bint more = inner.shape[1] == m + 1, divide = queries is not None
-    if not m <= inner.shape[1] <= m + 1 or values.shape[0] != n or values.shape[1] != s + 2 * m or bias.shape[0] != n:
-        raise ValueError("bit_tables: shapes do not fit")
-    if divide and queries.shape[0] != n:
-        raise ValueError("bit_tables: shapes do not fit")
-    with nogil:
-        for i in range(n):
-            if divide:
-                square = 0
-                for j in range(queries.shape[1]):
-                    square += <double>queries[i, j] * queries[i, j]
-                length = <float>sqrt(square) if square > 0 else 1
-            for j in range(s):
-                values[i, j] = steps[j]
-            for j in range(m):
-                w = weights[j] - inner[i, j] / length
-                values[i, s + 2 * j] = -w
-                values[i, s + 2 * j + 1] = w
-            if more:
-                bias[i] = constant - inner[i, m] / length
+    def __reduce__(self):
+        return Linear, self._arguments
+
+    def of(self, const float[:, ::1] queries not None):
+        """(values, bias): the tables of ``queries``, float32."""
+        cdef int64_t n = queries.shape[0]
+        if queries.shape[1] != self.linear.dim:
+            raise ValueError("linear: shapes do not fit")
+        values, bias = np.empty((n, lsq_lookups_of(&self.linear)), np.float32), np.empty(n, np.float32)
+        if n == 0:
+            return values, bias
+        cdef float[:, ::1] to_values = values
+        cdef float[::1] to_bias = bias, work = np.empty(lsq_tables_work(&self.linear, n), np.float32)
+        with nogil:
+            lsq_tables_of(_level, &self.linear, &queries[0, 0], n, &to_values[0, 0], &to_bias[0], &work[0])
+        return values, bias

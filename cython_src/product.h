@@ -35,25 +35,38 @@ static void lsq_pack_matrix(const float *matrix, int64_t m, int64_t k, float *pa
                 packed[at * LSQ_PRODUCT_WIDTH + j] = first + j < m ? matrix[(first + j) * k + at] : 0;
 }
 
-/* NAME_block: the products of R rows with one packed part of the matrix, of which `width` rows are there; R is a constant
- * wherever it is inlined. NAME_body: those of all. rows: n × k; out: n × m. */
+/* NAME_block: the products of R rows with P packed parts of the matrix, of which `width` rows are there; R and P are
+ * constants wherever it is inlined. NAME_body: those of all. rows: n × k; out: n × m. A row that has no others beside it
+ * is multiplied with several parts at a time, so that sums need not wait for each other. */
 #define LSQ_PRODUCT(name, vector, most)                                                                                \
     LSQ_INLINE void name##_block(const float *rows, const float *packed, int64_t k, int64_t m, int64_t width,          \
-                                 float *out, int R) {                                                                  \
+                                 float *out, int R, int P) {                                                           \
         enum { VECTORS = LSQ_PRODUCT_WIDTH * sizeof(float) / sizeof(vector) };                                         \
         vector sums[most][VECTORS];                                                                                    \
         memset(sums, 0, sizeof sums);                                                                                  \
         for (int64_t at = 0; at < k; at++, packed += LSQ_PRODUCT_WIDTH)                                                \
-            for (int r = 0; r < R; r++)                                                                                \
-                for (int v = 0; v < VECTORS; v++) sums[r][v] += rows[r * k + at] * ((const vector *)packed)[v];        \
-        for (int r = 0; r < R; r++) memcpy(out + r * m, sums[r], (size_t)width * sizeof(float));                       \
+            for (int r = 0; r < R * P; r++)                                                                            \
+                for (int v = 0; v < VECTORS; v++)                                                                      \
+                    sums[r][v] += rows[r / P * k + at] * ((const vector *)(packed + r % P * k * LSQ_PRODUCT_WIDTH))[v]; \
+        for (int r = 0; r < R; r++) memcpy(out + r * m, sums[r * P], (size_t)width * sizeof(float));                   \
     }                                                                                                                  \
     LSQ_INLINE void name##_body(const float *rows, const float *packed, int64_t n, int64_t k, int64_t m, float *out) { \
-        for (int64_t first = 0; first < m; first += LSQ_PRODUCT_WIDTH, packed += k * LSQ_PRODUCT_WIDTH) {              \
-            int64_t width = m - first < LSQ_PRODUCT_WIDTH ? m - first : LSQ_PRODUCT_WIDTH, row = 0;                    \
-            for (; row + most <= n; row += most)                                                                       \
-                name##_block(rows + row * k, packed, k, m, width, out + row * m + first, most);                        \
-            for (; row < n; row++) name##_block(rows + row * k, packed, k, m, width, out + row * m + first, 1);        \
+        const int64_t whole = n / most * most, size = k * LSQ_PRODUCT_WIDTH;                                           \
+        for (int64_t first = 0; first < m; first += LSQ_PRODUCT_WIDTH) {                                               \
+            int64_t width = m - first < LSQ_PRODUCT_WIDTH ? m - first : LSQ_PRODUCT_WIDTH;                             \
+            for (int64_t row = 0; row < whole; row += most)                                                            \
+                name##_block(rows + row * k, packed + first * k, k, m, width, out + row * m + first, most, 1);         \
+        }                                                                                                              \
+        for (int64_t row = whole; row < n; row++) {                                                                    \
+            const float *own = rows + row * k, *parts = packed;                                                        \
+            float *to = out + row * m;                                                                                 \
+            int64_t left = m;                                                                                          \
+            for (; left >= most * LSQ_PRODUCT_WIDTH; left -= most * LSQ_PRODUCT_WIDTH, parts += most * size) {         \
+                name##_block(own, parts, k, m, most * LSQ_PRODUCT_WIDTH, to, 1, most);                                 \
+                to += most * LSQ_PRODUCT_WIDTH;                                                                        \
+            }                                                                                                          \
+            for (; left > 0; left -= LSQ_PRODUCT_WIDTH, parts += size, to += LSQ_PRODUCT_WIDTH)                        \
+                name##_block(own, parts, k, m, left < LSQ_PRODUCT_WIDTH ? left : LSQ_PRODUCT_WIDTH, to, 1, 1);         \
         }                                                                                                              \
     }
 LSQ_PRODUCT(lsq_product_four, lsq_four, 2)

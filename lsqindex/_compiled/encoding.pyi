@@ -24,20 +24,20 @@ def descend(levels: NDArray[np.uint16], r: Float32, g: Float32, count: int, swee
 def product(rows: Float32, matrix: Float32) -> NDArray[np.float32]: ...
 def pack(fields: NDArray[np.uint16], widths: NDArray[np.uint8], size: int) -> NDArray[np.uint8]: ...
 def unpack(codes: NDArray[np.uint8], widths: NDArray[np.uint8]) -> NDArray[np.uint16]: ...
-def length_tables(
-    inner: NDArray[np.float32],
-    known: NDArray[np.float32],
-    length: float,
-    z: float,
-    values: NDArray[np.float32],
-    bias: NDArray[np.float32],
-) -> None: ...
-def bit_tables(
-    inner: NDArray[np.float32],
-    queries: NDArray[np.float32] | None,
-    weights: NDArray[np.float32],
-    steps: NDArray[np.float32],
-    constant: float,
-    values: NDArray[np.float32],
-    bias: NDArray[np.float32],
-) -> None: ...
+
+class Linear:
+    capsule: object
+    def __init__(
+        self,
+        matrix: Float32,
+        m: int,
+        theta: Float32,
+        known: Float32,
+        centre: Float32 | None = None,
+        unit: bool = False,
+        constant: float = 0,
+        frontier: float = 1,
+        length: float = 1,
+        spread: float = 0,
+    ) -> None: ...
+    def of(self, queries: Float32) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...

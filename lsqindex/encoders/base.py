@@ -38,6 +38,8 @@ from .linalg import lengths
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from .._compiled.encoding import Linear
+
 Metric = MetricName
 Distance = Literal["asymmetric", "symmetric"]
 Codes = NDArray[np.uint8]
@@ -384,6 +386,11 @@ class Encoder(ABC):
     def _table_maker(self, metric: Metric, distance: Distance) -> Callable[[Vectors], Tables]:
         """:meth:`_checked_tables` for one metric and distance: what an index calls for every search."""
         return partial(self._checked_tables, metric=metric, distance=distance)
+
+    def _linear_tables(self, metric: Metric, distance: Distance) -> Linear | None:
+        """What makes the same tables inside the compiled search; None if only :meth:`_table_maker` can."""
+        del metric, distance
+        return None
 
     def probe_tables(self, queries: ArrayLike, metric: Metric = "l2") -> Tables:
         """Compute how far each value of each code dimension is from the queries, for subset indexing.

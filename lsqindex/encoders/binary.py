@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from .._compiled.encoding import Linear
 from .._inputs.vectors import Vectors
 from .._threads.cached import cached_property
 from ..errors import ParameterError
@@ -87,6 +88,9 @@ class BinaryEncoder(Encoder):
         if distance == "asymmetric":
             return partial(self._linear.of, metric=metric)
         return partial(super()._checked_tables, metric=metric, distance=distance)
+
+    def _linear_tables(self, metric: Metric, distance: Distance) -> Linear | None:
+        return self._linear.linear(metric) if distance == "asymmetric" else None
 
     def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
         return self._probes.of(queries, metric)

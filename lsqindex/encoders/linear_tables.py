@@ -16,26 +16,15 @@ it may be far away, and what is left after subtracting would be noise.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .._compiled import encoding as _kernels
+from .._compiled.encoding import Linear
 from .._inputs.vectors import Vectors
-from ..metrics import METRICS, Metric
+from ..metrics import METRICS
 from .layout import Tables
-from .linalg import Float32, lengths
-
-#: Queries taken at a time: what is computed on the way stays in the cache.
-_ROWS = 512
-
-
-class _Known(NamedTuple):
-    """What does not depend on the query, for one metric."""
-
-    weights: Float32
-    steps: Float32
-    bias: float
+from .linalg import Float32
 
 
 class LinearTables:
@@ -62,56 +51,39 @@ class LinearTables:
         nothing = np.zeros(0, np.float32)
         steps = nothing if steps is None else steps
         told = np.zeros(len(rows), np.float32) if told is None else told
-        self._mean, self._levels = mean, levels
+        self.rows = np.ascontiguousarray(rows)
+        self._theta, half = theta_of(levels), np.float32(0.5)
         # The mean is the last row: one product gives the bias too.
-        all_rows = np.concatenate([rows, mean[None]])
-        self._all_columns, self._columns = all_rows.T, all_rows[:-1].T
-        self._theta = (-1.0 + 2.0 * np.arange(levels) / (levels - 1)).astype(np.float32)
-        half, length = np.float32(0.5), float(np.square(mean, dtype=np.float64).sum())
-        plain = _Known(told, steps, float(np.float32(constant)))
-        of_units = _Known(half * told + rows @ mean, half * steps, float(np.float32((1.0 + length + constant) / 2)))
-        nothing_known = _Known(np.zeros_like(told), np.zeros_like(steps), 0.0)
-        self._known = {
-            name: of_units if metric.unit else plain if metric.base == "l2" else nothing_known
-            for name, metric in METRICS.items()
+        whole, length = np.concatenate([rows, mean[None]]), float(np.square(mean, dtype=np.float64).sum())
+        plain = self._known(told, steps)
+        of_units = self._known(half * told + rows @ mean, half * steps)
+        nothing_known = self._known(np.zeros_like(told), np.zeros_like(steps))
+        #: The arguments of ``Linear`` for each kind of metric.
+        self._arguments: dict[str, tuple[Any, ...]] = {
+            "l2": (self.rows, plain, mean, False, constant),
+            "unit": (whole, of_units, None, True, (1.0 + length + constant) / 2),
+            "ip": (whole, nothing_known),
         }
+        self._linear: dict[str, Linear] = {}
 
-    @property
-    def rows(self) -> Float32:
-        """The rows as given."""
-        return self._columns.T
+    def _known(self, weights: Float32, steps: Float32) -> Float32:
+        return np.concatenate([steps, np.multiply.outer(weights, self._theta).ravel()], dtype=np.float32)
+
+    def linear(self, metric: str) -> Linear:
+        """What makes the tables for a metric, made when it is first asked for."""
+        made = self._linear.get(metric)
+        if made is None:
+            asked = METRICS[metric]
+            matrix, *others = self._arguments["unit" if asked.unit else asked.base]
+            made = self._linear[metric] = Linear(matrix, len(self.rows), self._theta, *others)
+        return made
 
     def of(self, queries: Vectors, metric: str) -> Tables:
         """The tables of ``queries``; for cosine these need not be normalized."""
-        asked, known, n = METRICS[metric], self._known[metric], len(queries)
-        width = len(known.steps) + self._levels * self._columns.shape[1]
-        values, bias = np.empty((n, width), np.float32), np.empty(n, np.float32)
-        if n <= _ROWS:
-            self._write(queries, asked, known, values, bias)
-            return Tables(values, bias)
-        for first in range(0, n, _ROWS):
-            some = slice(first, first + _ROWS)
-            self._write(queries[some], asked, known, values[some], bias[some])
-        return Tables(values, bias)
+        return Tables(*self.linear(metric).of(queries))
 
-    def _write(self, queries: Vectors, metric: Metric, known: _Known, values: Float32, bias: Float32) -> None:
-        centre = metric.base == "l2" and not metric.unit
-        if centre:
-            centred = queries - self._mean
-            np.add(np.einsum("ij,ij->i", centred, centred), np.float32(known.bias), out=bias)
-            centred += centred
-            inner = centred @ self._columns
-        else:
-            inner = queries @ self._all_columns
-        if self._levels == 2:
-            whole = queries if metric.unit else None
-            _kernels.bit_tables(inner, whole, known.weights, known.steps, known.bias, values, bias)
-            return
-        if metric.unit:
-            inner /= lengths(queries)
-        if not centre:
-            np.subtract(np.float32(known.bias), inner[:, -1], out=bias)
-        scalar, m = len(known.steps), len(known.weights)
-        values[:, :scalar] = known.steps
-        weights = known.weights - inner[:, :m]
-        np.multiply(weights[:, :, None], self._theta, out=values[:, scalar:].reshape(*weights.shape, self._levels))
+
+def theta_of(levels: int) -> Float32:
+    """The values of a dimension: uniform in [−1, 1]."""
+    theta: Float32 = (-1.0 + 2.0 * np.arange(levels) / (levels - 1)).astype(np.float32)
+    return theta

@@ -24,6 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .._compiled.encoding import Linear
 from .._inputs.vectors import BLOCK_ROWS, Vectors
 from .._threads.cached import cached_property
 from ..errors import ParameterError, StateError
@@ -399,6 +400,9 @@ class LSQ(Encoder):
         if distance == "asymmetric":
             return partial(self._linear.of, metric=metric)
         return partial(super()._checked_tables, metric=metric, distance=distance)
+
+    def _linear_tables(self, metric: Metric, distance: Distance) -> Linear | None:
+        return self._linear.linear(metric) if distance == "asymmetric" else None
 
     @cached_property
     def _linear(self) -> LinearTables | LengthTables:

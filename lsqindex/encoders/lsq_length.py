@@ -28,13 +28,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._compiled import encoding as _kernels
+from .._compiled.encoding import Linear
 from .._inputs.vectors import Vectors
 from ..errors import StateError
 from ..metrics import METRICS
 from .base import State, StateReader
 from .layout import Tables
-from .linalg import Float32, Float64, gram, lengths, mean_of, product, ridge, settled, squares
+from .linalg import Float32, Float64, gram, mean_of, product, ridge, settled, squares
+from .linear_tables import theta_of
 from .lsq_scalar import DEEPEST, NEIGHBOURS, RowScalar, neighbour_pairs
 from .lsq_training import water_level
 
@@ -209,46 +210,33 @@ class LengthTables:
     """Tables of codes with a :class:`LengthScalar`, for ip and cosine."""
 
     def __init__(self, scalar: LengthScalar, rows: Float32, levels: int) -> None:
-        self._scalar, self._levels, self._rows = scalar, levels, rows
+        self.rows, self._scalar, self._theta = np.ascontiguousarray(rows), scalar, theta_of(levels)
         # What the frontier is multiplied with, for all levels of all fields.
         told, steps = scalar.tables()
-        self._theta = (-1.0 + 2.0 * np.arange(levels) / (levels - 1)).astype(np.float32)
         self._known = np.concatenate([steps, np.multiply.outer(told, self._theta).ravel()])
-        # The means are the last rows: one product gives everything.
-        self._columns = np.concatenate([rows, scalar.unit_mean[None], scalar.mean[None]]).T
+        self._linear: dict[str, Linear] = {}
 
-    @property
-    def rows(self) -> Float32:
-        """V in the space of the vectors."""
-        return self._rows
+    def linear(self, metric: str) -> Linear:
+        """What makes the tables for a metric, made when it is first asked for."""
+        made = self._linear.get(metric)
+        if made is None:
+            made = self._linear[metric] = self._make(unit=METRICS[metric].unit)
+        return made
+
+    def _make(self, *, unit: bool) -> Linear:
+        scalar, m = self._scalar, len(self.rows)
+        means = (scalar.unit_mean,) if unit else (scalar.unit_mean, scalar.mean)
+        matrix = np.concatenate([self.rows, *(mean[None] for mean in means)])
+        length, cosine = float(scalar.length), float(scalar.cosine)
+        if unit:
+            # Rows have length 1, so t = (1 − ε/c)·ℓ, and the estimate is q·û + ε for queries of length 1.
+            known, frontier = 1 - cosine, cosine / length
+            return Linear(matrix, m, self._theta, self._known, unit=True, constant=known, frontier=frontier)
+        return Linear(matrix, m, self._theta, self._known, length=length, spread=float(scalar.z) * length)
 
     def of(self, queries: Vectors, metric: str) -> Tables:
         """The tables of ``queries``; for cosine these need not be normalized."""
-        n, m, scalar = len(queries), len(self._rows), self._scalar
-        inner = queries @ self._columns
-        asked = METRICS[metric]
-        if asked.base == "ip" and self._levels == 2:
-            known = np.empty((n, len(self._known)), np.float32), np.empty(n, np.float32)
-            _kernels.length_tables(inner, self._known, float(scalar.length), float(scalar.z), *known)
-            return Tables(*known)
-        along = inner[:, :m]
-        if asked.unit:
-            # Rows have length 1, so t = (1 − ε/c)·ℓ, and the estimate is q·û + ε for queries of length 1.
-            inner /= lengths(queries)
-            frontier = np.full(n, scalar.cosine / scalar.length, np.float32)
-            bias = (1 - scalar.cosine) - inner[:, m]
-        else:
-            frontier = inner[:, m + 1] + (scalar.z * scalar.length) * np.sqrt(squares(along))
-            inner *= scalar.length
-            bias = -frontier - inner[:, m]
-        values: Float32 = frontier[:, None] * self._known
-        dimensions = values[:, -m * self._levels :].reshape(n, m, self._levels)
-        if self._levels == 2:
-            dimensions[:, :, 0] += along
-            dimensions[:, :, 1] -= along
-        else:
-            dimensions -= along[:, :, None] * self._theta
-        return Tables(values, bias)
+        return Tables(*self.linear(metric).of(queries))
 
 
 def _shares(typical: np.float32, lengths: Float32) -> Float32:

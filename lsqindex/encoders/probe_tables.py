@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._compiled import encoding as _kernels
 from .._inputs.vectors import Vectors
 from ..metrics import METRICS
 from .layout import Tables
 from .linalg import Float32, lengths
+from .linear_tables import theta_of
 
 #: Queries taken at a time where there are more than two levels: what is computed on the way stays in the cache.
 _ROWS = 32
@@ -39,22 +39,22 @@ class ProbeTables:
     ) -> None:
         self._mean, self._levels, self._sizes = mean, levels, sizes
         self._columns = np.ascontiguousarray(2 * sizes[:, None] * estimate if levels == 2 else estimate).T
-        self._theta = (-1.0 + 2.0 * np.arange(levels) / (levels - 1)).astype(np.float32)
-        self._nothing, self._zeros = np.zeros(len(sizes), np.float32), np.zeros(scalar_levels, np.float32)
+        self._theta = theta_of(levels)
+        self._scalar_levels = scalar_levels
 
     def of(self, queries: Vectors, metric: str) -> Tables:
         """The tables of ``queries``; for cosine these need not be normalized."""
-        n, scalar = len(queries), len(self._zeros)
+        n, scalar = len(queries), self._scalar_levels
         values = np.empty((n, scalar + self._levels * len(self._sizes)), np.float32)
         bias = np.zeros(n, np.float32)
         asked = METRICS[metric]
+        values[:, :scalar] = 0
         if asked.unit:
             queries = queries / lengths(queries)
         told = (queries if asked.base == "ip" else queries - self._mean) @ self._columns
         if self._levels == 2:
-            _kernels.bit_tables(told, None, self._nothing, self._zeros, 0.0, values, bias)
+            values[:, scalar::2], values[:, scalar + 1 :: 2] = told, -told
             return Tables(values, bias)
-        values[:, :scalar] = 0
         costs = values[:, scalar:].reshape(n, len(self._sizes), self._levels)
         for first in range(0, n, _ROWS):
             self._write(told[first : first + _ROWS], costs[first : first + _ROWS])

@@ -114,6 +114,47 @@ def product(rows: NDArray[np.float32], matrix: NDArray[np.float32]) -> NDArray[n
     return out
 
 
+def linear_tables(
+    queries: NDArray[np.float32],
+    matrix: NDArray[np.float32],
+    m: int,
+    theta: NDArray[np.float32],
+    known: NDArray[np.float32],
+    *,
+    centre: NDArray[np.float32] | None = None,
+    unit: bool = False,
+    constant: float = 0,
+    frontier: float = 1,
+    length: float = 1,
+    spread: float = 0,
+) -> Tables:
+    """The look-up tables of a linear code; see cython_src/tables.h."""
+    values, bias, steps = np.empty((len(queries), len(known)), np.float32), [], len(known) - m * len(theta)
+    for query, own in zip(queries, values, strict=True):
+        apart = query if centre is None else query - centre
+        x = product((apart if centre is None else 2 * apart)[None], matrix)[0]
+        at = np.float32(frontier)
+        if len(matrix) > m + 1:
+            at = np.float32(float(x[m + 1]) + float(np.float32(spread)) * math.sqrt(_sum_of_squares(x[:m])))
+        size = _sum_of_squares(query) if unit else 1.0
+        x = x * np.float32(length) / np.float32(math.sqrt(size) if size > 0 else 1)
+        if centre is not None:
+            bias.append(np.float32(_sum_of_squares(apart)) + np.float32(constant))
+        else:
+            bias.append((np.float32(constant) if len(matrix) == m + 1 else -at) - x[m])
+        own[:] = at * known
+        own[steps:] -= np.multiply.outer(x[:m], theta).ravel()
+    return Tables(values, np.array(bias, np.float32))
+
+
+def _sum_of_squares(numbers: NDArray[np.float32]) -> float:
+    """In double, one after another: NumPy's sums have another order."""
+    total = 0.0
+    for number in numbers.astype(np.float64).tolist():
+        total += number * number
+    return total
+
+
 def distances(codes: NDArray[np.uint8], layout: Layout, tables: Tables) -> NDArray[np.float32]:
     """The distance of every query to every row, shape (nq, n): a sum of look-ups in float32.
 
