@@ -29,7 +29,7 @@ setup(
                 extra_link_args=links,
                 libraries=[] if sys.platform == "win32" else ["m"],
             )
-            for name in ("gate", "encoding", "records", "scan", "exact", "multi_index", "ranking")
+            for name in ("gate", "encoding", "records", "scan", "exact", "multi_index", "ranking", "assign")
         ],
         include_path=["cython_src"],
     ),

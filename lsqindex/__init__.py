@@ -1,5 +1,6 @@
 """lsqindex: an embedding index you can embed."""
 
+from ._subsets.cells.options import Cells
 from ._subsets.multi_index.tables import MultiIndex
 from ._write.batch import Batch
 from .encoders import Encoder, available_encoders, make_encoder, register_encoder
@@ -11,6 +12,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Batch",
+    "Cells",
     "Encoder",
     "Index",
     "LsqIndexError",

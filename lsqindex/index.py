@@ -44,6 +44,7 @@ from ._storage.lmdb.writer import Wait, Writer, Writing
 from ._storage.store import Store
 from ._subsets import stored as subsets
 from ._subsets.base import Structure
+from ._subsets.cells.options import Cells
 from ._subsets.multi_index.structure import MultiIndexStructure
 from ._subsets.multi_index.tables import MultiIndex
 from ._subsets.stored import SubsetLike, check_subset
@@ -181,8 +182,9 @@ class Index:
             The number of vectors at which the index trains itself; by default 10,000, or more if the encoder needs
             more.
         subset
-            "multi-index", or a :class:`MultiIndex` with options, adds hash tables over parts of the codes, so that a
-            search need not read all rows.
+            "multi-index", or a :class:`MultiIndex` with options, adds hash tables over parts of the codes; "cells", or
+            :class:`Cells` with options, stores rows beside those that are near to them. Either lets a search read only
+            part of the rows.
         fields
             Names of payload fields that are often used in filters; they are filtered without reading payloads.
         wait
@@ -335,7 +337,7 @@ class Index:
             return self._coder(reader).trained
 
     @property
-    def subset(self) -> MultiIndex | None:
+    def subset(self) -> MultiIndex | Cells | None:
         """The subset structure, with the bits of its tables if they are known; None if there is none."""
         with self._reader() as reader:
             coder = self._coder(reader)
@@ -493,7 +495,8 @@ class Index:
         with self._reader() as reader:
             state, coder = reader.state, self._coder(reader)
             structure = subsets.of(reader, coder)
-            fresh = Store(reader, self._options).fresh() if structure else 0
+            store = Store(reader, self._options)
+            fresh = store.fresh() if structure else 0
             return {
                 "path": self._path,
                 "format": state.format,
@@ -512,13 +515,18 @@ class Index:
                 "code_bytes": coder.code_size,
                 "keep_vectors": kept.NAMES[self._options.keep_vectors] if self._options.keep_vectors else None,
                 "subset": structure.kind if structure else None,
-                **({"tables": 0, "table_bits": None} if structure is None else structure.stats()),
+                **(
+                    {"tables": 0, "table_bits": None}
+                    if structure is None
+                    else structure.stats(Store(reader, self._options))
+                ),
                 "listed": state.stored - fresh if structure else 0,
                 "fresh": fresh,
                 "payloads": bool(state.payloads),
                 "fields": list(self._options.fields),
                 "payload_bytes": growth.database_bytes(reader, keys.PAYLOADS),
                 "posting_bytes": growth.database_bytes(reader, keys.POSTINGS),
+                "cell_bytes": growth.database_bytes(reader, keys.CELLS),
                 "file_bytes": growth.file_size(reader),
                 "free_bytes": growth.free_bytes(reader),
             }

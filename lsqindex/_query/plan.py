@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 from .._inputs.options import thread_count
 from .._inputs.vectors import Vectors
 from .._storage.store import Store
+from .._subsets.multi_index.structure import MultiIndexStructure
 from ..encoders.base import Distance
 from ..encoders.layout import Tables
 from ..errors import ParameterError
@@ -59,7 +60,7 @@ class Plan(NamedTuple):
 def make_plan(snapshot: Snapshot, store: Store, query: Query, selection: Selection | None) -> Plan:
     """The plan; ParameterError where this index cannot do what was asked for."""
     coder, kept = snapshot.coder, store.options.keep_vectors is not None
-    if query.needs_subset and snapshot.subset is None:
+    if query.needs_subset and not isinstance(snapshot.subset, MultiIndexStructure):
         raise ParameterError(
             f"{query.needs_subset}, and this index has none: set_subset('multi-index') adds one; without these "
             "options all codes are scanned"
@@ -128,6 +129,8 @@ def _choose(snapshot: Snapshot, query: Query, *, exact: bool, few: bool) -> tupl
         return "scan", "the filter leaves few rows: their codes alone are scanned"
     if snapshot.subset is None:
         return "scan", "the index has no subset structure"
+    if not isinstance(snapshot.subset, MultiIndexStructure):
+        return "scan", "cells are not searched yet"
     if query.strategy == "subset":
         return "subset", "it was asked for"
     if by_score or query.probes is not None or query.candidates is not None:

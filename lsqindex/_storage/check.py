@@ -116,6 +116,9 @@ def _strangers(reader: Reader, store: Store) -> Iterator[str]:
             elif db == keys.POSTINGS:
                 place = keys.postings_of(key)
                 fine = place is not None and place[0] == state.generation and place[1] < state.listed
+                fine = fine and not state.cells
+            elif db == keys.CELLS:
+                fine = keys.is_cell(key) and state.cells > 0
             elif db == keys.IDS and key.startswith(keys.sorted_prefix()):
                 fine = True
             elif db == keys.CODES and key.startswith(b"d"):

@@ -92,8 +92,8 @@ class Structure(ABC):
         """What users are told: as they could have asked for it."""
 
     @abstractmethod
-    def stats(self) -> dict[str, Any]:
-        """Its part of ``Index.stats``."""
+    def stats(self, store: Store) -> dict[str, Any]:
+        """Its part of ``Index.stats``, for a snapshot."""
 
     # -- upkeep -------------------------------------------------------------------------------
 
@@ -135,6 +135,10 @@ class Structure(ABC):
             self.remove_all(writer)
             writer.state.listed = 0
             writer.state.relisted += 1
+
+    def give_way(self, writer: Writer, other: Structure | None) -> None:
+        """Before ``other``, or none, is stored in its place."""
+        self.clear(writer)
 
     def catch_up(self, writer: Writer, *, everything: bool = False, progress: Progress | None = None) -> None:
         """List all that is due, in as many transactions as it takes, and commit.

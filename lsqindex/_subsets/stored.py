@@ -14,14 +14,16 @@ from .._storage.lmdb.writer import Writer
 from ..encoders.coder import Coder
 from ..errors import Committed, DamagedError, ParameterError, shown
 from .base import Structure
+from .cells.options import Cells
+from .cells.structure import CellsStructure
 from .multi_index.structure import MultiIndexStructure
 from .multi_index.tables import MultiIndex
 
 #: By the kind that the file names.
-KINDS: dict[str, type[Structure]] = {kind.kind: kind for kind in (MultiIndexStructure,)}
+KINDS: dict[str, type[Structure]] = {kind.kind: kind for kind in (MultiIndexStructure, CellsStructure)}
 
 #: What ``subset`` may be: none, a structure as it comes, or one with options.
-SubsetLike = MultiIndex | Literal["multi-index"] | None
+SubsetLike = MultiIndex | Cells | Literal["multi-index", "cells"] | None
 
 
 def check_subset(subset: Any) -> Any:
@@ -30,7 +32,7 @@ def check_subset(subset: Any) -> Any:
         return subset
     if isinstance(subset, str) and subset in KINDS:
         return KINDS[subset].asked()
-    ways = " or ".join(kind.ways_to_ask for kind in KINDS.values())
+    ways = ", ".join(kind.ways_to_ask for kind in KINDS.values())
     raise ParameterError(f"subset={subset!r}: None, {ways} is needed")
 
 
@@ -69,7 +71,7 @@ def put(writer: Writer, structure: Structure | None) -> None:
     value = writer.get(keys.META, keys.SUBSET)
     old = None if value is None else from_record(bytes(value))
     if old is not None:
-        old.clear(writer)
+        old.give_way(writer, structure)
     if structure is not None:
         writer.put(keys.META, keys.SUBSET, structure.to_record())
     elif old is not None:

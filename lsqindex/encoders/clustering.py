@@ -7,10 +7,12 @@ do not divide evenly, the first ones are one dimension longer.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._compiled import assign as _assign
 from .._inputs.vectors import BLOCK_ROWS, Vectors
 from .._threads.cached import cached_property
 from ..errors import StateError
@@ -44,13 +46,11 @@ def first_centres(vectors: Vectors, k: int, rng: np.random.Generator) -> Float32
     return vectors[np.resize(chosen, k)].copy()
 
 
-def moved_centres(vectors: Vectors, labels: NDArray[np.intp], centres: Float32, rng: np.random.Generator) -> Float32:
+def moved_centres(vectors: Vectors, labels: NDArray[Any], centres: Float32, rng: np.random.Generator) -> Float32:
     """The means of the clusters; an empty cluster takes half of a large one."""
     k = len(centres)
     counts = np.bincount(labels, minlength=k)
-    sums = np.empty((k, vectors.shape[1]))
-    for j in range(vectors.shape[1]):
-        sums[:, j] = np.bincount(labels, weights=vectors[:, j], minlength=k)
+    sums = _assign.sums(np.ascontiguousarray(vectors, np.float32), labels.astype(np.uint32), k)
     moved = settled(sums / np.maximum(counts, 1)[:, None])
     empty = np.flatnonzero(counts == 0)
     if len(empty) and len(vectors) > k:

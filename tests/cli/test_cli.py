@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lsqindex import Index
+from lsqindex import Index, MultiIndex
 
 from .running import VECTORS, run
 
@@ -22,7 +22,7 @@ def test_create_takes_what_an_index_takes(tmp_path: Path) -> None:
     assert told.json["metric"] == "cosine" and told.json["ids"] == "str" and told.json["keep_vectors"] == "int8"
     with Index.open(path) as made:
         assert made.dim == 16 and made.encoder.config["axes"] == 8 and made.encoder.config["bits"] == 64
-        assert made.subset is not None and made.subset.bits == 6
+        assert made.subset == MultiIndex(6)
 
 
 def test_create_can_take_the_dimensions_of_a_file(tmp_path: Path, vectors: Path) -> None:

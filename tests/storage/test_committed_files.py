@@ -232,8 +232,8 @@ def plain(stored: dict[tuple[bytes, bytes], Any]) -> dict[tuple[bytes, bytes], A
         # As a file of an older format becomes one of this.
         if key == keys.OPTIONS:
             values = {**values, "format": meta.FORMAT, "fields": values.get("fields", [])}
-        if key == keys.STATE and number < 4:
-            came = ("listed", "relisted", "payloads", "next_generation", "next_size", "recoded")
+        if key == keys.STATE and number < 5:
+            came = ("listed", "relisted", "payloads", "next_generation", "next_size", "recoded", "cells", "next_cell")
             values = {**dict.fromkeys(came, 0), **values}
         found[db, key] = values
     return found

@@ -42,6 +42,9 @@ FROZEN_KEYS = [
     (keys.postings_prefix(), b"p"),
     (keys.postings(2, 16_256), b"p\0\0\0\2\0\0\x3f\x80\0\0"),
     (keys.postings(0x01020304, 0xFFFFFFFE, 4095), b"p\1\2\3\4\xff\xff\xff\xfe\x0f\xff"),
+    (keys.centre(258), b"c\0\0\1\2"),
+    (keys.cell(0), b"k\0\0\0\0"),
+    (keys.cell_tail(0xFFFFFFFF), b"t\xff\xff\xff\xff"),
     (keys.sorted_prefix(), b"s"),
     (keys.sorted_int(0), b"s\x80\0\0\0\0\0\0\0"),
     (keys.sorted_int(1), b"s\x80\0\0\0\0\0\0\1"),
@@ -89,8 +92,9 @@ def test_kinds_and_sizes_are_frozen() -> None:
     kinds = (records.META, records.CODES, records.IDS, records.SORTED, records.VECTORS, records.DELETED)
     assert (*kinds, records.POSTINGS) == (b"m", b"c", b"i", b"s", b"v", b"d", b"p")
     assert (records.PAYLOADS, records.FIELD) == (b"y", b"f")
+    assert (records.CELL, records.TAIL, records.CENTRE) == (b"k", b"t", b"e")
     assert (records.HEADER_SIZE, columns.BLOCK_ROWS, columns.CHUNK_ROWS) == (48, 32, 4064)
-    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 4)
+    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 5)
     assert (postings.UNIT_ROWS, postings.SEGMENT_ROWS, tables.TABLE_BITS, tables.MAX_TABLES) == (
         16_256,
         65_024,
@@ -106,6 +110,7 @@ def test_the_databases_of_each_format_are_frozen() -> None:
     assert keys.DATABASES_OF[1] == first
     assert keys.DATABASES_OF[2] == (*first, b"postings")
     assert keys.DATABASES_OF[3] == keys.DATABASES_OF[4] == (*first, b"postings", b"payloads")
+    assert keys.DATABASES_OF[5] == (*first, b"postings", b"payloads", b"cells")
 
 
 @pytest.mark.parametrize(
@@ -212,6 +217,8 @@ def test_schemas_are_frozen() -> None:
         ("next_size", "int"),
         ("next_head", "int"),
         ("recoded", "int"),
+        ("cells", "int"),
+        ("next_cell", "int"),
     ]
     assert [(field.name, field.type) for field in fields(Training)] == [
         ("sampled", "int"),

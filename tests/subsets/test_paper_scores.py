@@ -75,7 +75,7 @@ def told(story: dict[str, Any]) -> tuple[Index, Plain, Any]:
     if story["late"]:
         index.set_subset(subset)
     known = index.subset
-    assert known is not None
+    assert isinstance(known, MultiIndex)
     plain = Plain(fitted(name, metric), metric, known.bits)
     plain.add(ids.tolist(), vectors)
     plain.delete(ids[story["dead"]].tolist())
@@ -201,7 +201,7 @@ def test_a_query_is_looked_up_in_every_table(kind: str) -> None:
     index = Index(DIM, metric=metric, encoder=encoder, subset="multi-index", keep_vectors=None)  # type: ignore[arg-type]
     index.add(vectors)
     subset = index.subset
-    assert subset is not None
+    assert isinstance(subset, MultiIndex)
     plain = Plain(encoder, metric, subset.bits)  # type: ignore[arg-type]
     plain.add(range(400), vectors)
     found = index.search(query, 5, strategy="subset", distance="score")

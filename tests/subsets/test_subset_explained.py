@@ -56,7 +56,7 @@ def test_explain_counts_what_the_paper_s_search_looks_into(name: str) -> None:
     index.merge()
     index.add(vectors[450:])  # fresh rows are listed on the way, and do not count as scanned
     subset = index.subset
-    assert subset is not None
+    assert isinstance(subset, MultiIndex)
     plain = Plain(fitted(name), "l2", subset.bits)
     plain.add(range(500), vectors)
     plain.create_tables()

@@ -64,7 +64,7 @@ def test_probes_say_how_many_buckets_are_looked_into(name: str) -> None:
     index.add(vectors)
     index.merge()
     subset = index.subset
-    assert subset is not None
+    assert isinstance(subset, MultiIndex)
     plain = Plain(fitted(name), "l2", subset.bits)
     plain.add(range(300), vectors)
     everything = code_distances(index, queries)

@@ -11,6 +11,9 @@
     ids        "s" id                            rows sorted by their ids, from that id on
     vectors    "v" row:4                         kept vectors from that row on
     postings   "p" generation:4 row:4 table:2    posting lists of a table, for the block that begins with that row
+    cells      "c" cell:4                        the centre of a cell, and its spread
+    cells      "k" cell:4                        the entries of a cell: codes and row numbers
+    cells      "t" cell:4                        its tail: entries added since the cell was last written
     payloads   "y" row:4                         payloads from that row on
     payloads   "f" field:2 row:4                 values of an indexed field from that row on
 
@@ -27,11 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 META, CODES, IDS, VECTORS, POSTINGS = b"meta", b"codes", b"ids", b"vectors", b"postings"
-PAYLOADS = b"payloads"
+PAYLOADS, CELLS = b"payloads", b"cells"
 #: All of them, in the order in which formats brought them.
-DATABASES = (META, CODES, IDS, VECTORS, POSTINGS, PAYLOADS)
-#: The databases of a file, by its format: four in the first, one more in each of the next two.
-DATABASES_OF = {1: DATABASES[:4], 2: DATABASES[:5], 3: DATABASES, 4: DATABASES}
+DATABASES = (META, CODES, IDS, VECTORS, POSTINGS, PAYLOADS, CELLS)
+#: The databases of a file, by its format.
+DATABASES_OF = {1: DATABASES[:4], 2: DATABASES[:5], 3: DATABASES[:6], 4: DATABASES[:6], 5: DATABASES}
 
 OPTIONS, STATE, ENCODER, SUBSET = b"options", b"state", b"encoder", b"subset"
 #: The last automatic training, and what belongs to the next generation of codes while that is being written.
@@ -107,6 +110,26 @@ def postings_of(key: bytes) -> tuple[int, int, int] | None:
         return None
     generation, first, table = struct.unpack(">IIH", key[1:])
     return generation, first, table
+
+
+def centre(cell: int) -> bytes:
+    """The centre of a cell."""
+    return b"c" + struct.pack(">I", cell)
+
+
+def cell(number: int) -> bytes:
+    """The entries of a cell."""
+    return b"k" + struct.pack(">I", number)
+
+
+def cell_tail(number: int) -> bytes:
+    """The entries of a cell that were added last."""
+    return b"t" + struct.pack(">I", number)
+
+
+def is_cell(key: bytes) -> bool:
+    """Whether a key of the database of cells is one."""
+    return len(key) == 5 and key[:1] in (b"c", b"k", b"t")
 
 
 def sorted_prefix() -> bytes:

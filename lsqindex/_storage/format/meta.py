@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from ..lmdb.writer import Writer
 
 #: The version of the file's format. docs/format.md describes it; a reader refuses a newer one, and reads older ones.
-FORMAT = 4
+FORMAT = 5
 
-#: Fields of the state that came with a format: posting lists, payloads, codes that are rewritten step by step.
+#: Fields of the state that came with a format: posting lists, payloads, codes that are rewritten step by step, cells.
 _SINCE = {
     2: ("listed", "relisted"),
     3: ("payloads",),
     4: ("next_generation", "next_size", "next_head", "recoded"),
+    5: ("cells", "next_cell"),
 }
 
 MAX_ROWS = (1 << 32) - 2
@@ -106,9 +107,10 @@ class State:
     #: not finished. Nobody sees them; the next writer removes them.
     staged_rows: int = 0
     staged_generation: int = 0
-    #: Rows below are in posting lists; those from here on are fresh, and scanned.
+    #: Rows below are in posting lists or cells; those from here on are fresh, and scanned.
     listed: int = 0
-    #: Raised whenever posting lists of a full segment are removed or replaced: addresses known from before are void.
+    #: Raised whenever posting lists of a full segment are removed or replaced, and with every change of cells:
+    #: addresses known from before are void.
     relisted: int = 0
     #: 1 where rows have payloads (those that were added without one: none), 0 where nobody ever gave one.
     payloads: int = 0
@@ -118,6 +120,9 @@ class State:
     next_size: int = 0
     next_head: int = 0
     recoded: int = 0
+    #: How many cells there are, and the number that the next one gets: numbers are given once.
+    cells: int = 0
+    next_cell: int = 0
 
     # The format of the file, which the fields there are tell; no field itself.
     format = FORMAT
@@ -150,6 +155,7 @@ class State:
             or 0 < state.staged_generation <= state.generation
             or state.listed > state.rows
             or state.payloads > 1
+            or not state.cells <= state.next_cell < 1 << 32
             or not state._next_sound()
         ):
             raise DamagedError(f"state: impossible values; {records.REMEDY}")

@@ -3,8 +3,9 @@
     bytes  0..3    "LSQ" and the kind, one letter
            4..7    count: rows or entries of the payload
            8..15   first: the row, segment or number that the key also tells
-          16..19   width: bytes of a row, 0 where rows differ; bits of a table of posting lists
-          20..23   generation of the codes, of codes and posting lists; 0 for other kinds
+          16..19   width: bytes of a row, 0 where rows differ; bits of a table of posting lists; bytes of a code in a
+                   cell
+          20..23   generation of the codes, of codes, posting lists and entries of cells; 0 for other kinds
           24..31   bytes of the payload
           32..35   head: bytes of a code that are stored apart, before the rest; the number of a table of posting
                    lists; 0 for other kinds
@@ -28,9 +29,11 @@ from ...errors import DamagedError
 
 HEADER_SIZE = 48
 
-#: Kinds: meta (msgpack), codes, ids, sorted rows, vectors, deleted rows, posting lists, payloads, values of a field.
+#: Kinds: meta (msgpack), codes, ids, sorted rows, vectors, deleted rows, posting lists, payloads, values of a field;
+#: entries of a cell, its tail, its centre.
 META, CODES, IDS, SORTED, VECTORS, DELETED, POSTINGS = b"m", b"c", b"i", b"s", b"v", b"d", b"p"
 PAYLOADS, FIELD = b"y", b"f"
+CELL, TAIL, CENTRE = b"k", b"t", b"e"
 
 
 @dataclass(frozen=True)

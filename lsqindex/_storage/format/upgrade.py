@@ -28,6 +28,8 @@ def upgrade(writer: Writer) -> None:
         _new_database(writer, keys.POSTINGS)
     if writer.state.format < 3:
         _new_database(writer, keys.PAYLOADS)
+    if writer.state.format < 5:
+        _new_database(writer, keys.CELLS)
     # The state gets its new fields when it is written.
     options = Options.from_record(writer.get(keys.META, keys.OPTIONS))
     writer.put(keys.META, keys.OPTIONS, options.to_record())

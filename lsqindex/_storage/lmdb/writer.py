@@ -227,6 +227,11 @@ class Writer(WriteTransaction):
         for operation in log:
             self._do(operation)
 
+    def append(self, db: bytes, key: bytes, value: bytes) -> None:
+        """Store a value behind all others of its database, whose pages are then full."""
+        self.clean = False
+        self.txn.put(key, value, append=True, db=self.dbs[db])
+
 
 def _lock(env: Env, block: Block[Any], end: float | None) -> None:
     """Hold the lock of the file that the path leads to until ``block`` is left; wait for it until ``end``."""

@@ -115,7 +115,7 @@ class MultiIndexStructure(Structure):
         bits = tables.bits or (tables.widths[0] if self.ready and binary else 0)
         return MultiIndex(bits if bits >= TABLE_BITS[0] else None)
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self, store: Store) -> dict[str, Any]:
         """How many tables, and of how many bits."""
         return {"tables": len(self.tables), "table_bits": max(self.tables.widths, default=None)}
 
