@@ -21,7 +21,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
 HOSTS = $(VENV)-hosts
-SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.h)
+SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.pxd cython_src/*.h)
 
 .PHONY: demo docs test test-bench test-hosts test-long lint sanitize emulate dist clean \
   bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts bench-micro bench-flow

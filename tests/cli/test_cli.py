@@ -220,4 +220,5 @@ def test_demo(tmp_path: Path) -> None:
     assert not told["problems"] and told["index"]["vectors"] == 1597
     rows = {row["encoder"]: row for row in told["encoders"]}
     assert rows["brute force"]["recall"] == 1 and rows["lsq"]["reranked"] > 0.95
+    assert told["same_digit"] > 0.95  # exact search: 0.9645
     assert Path(told["picture"]).read_bytes().startswith(b"\x89PNG")
