@@ -10,7 +10,7 @@
 # make bench-defaults   recall with no option set
 # make bench-storage    opening, adding, file size and memory of the index; half an hour
 # make bench-subset     the multi-index: the paper's finding, beside the scan and FAISS; half an hour
-# make bench-scan       queries a second beside FAISS, threads, growth, gigabytes a second; ten minutes
+# make bench-scan       queries per second beside FAISS, threads, growth, gigabytes per second; ten minutes
 # make bench-paper      every experiment of the paper's section 4
 # make bench-peers      beside FAISS, USearch, hnswlib, ScaNN, sqlite-vec and LanceDB
 # make bench-hosts      through txtai and LangChain, beside their default backends; in .venv-hosts

@@ -19,10 +19,10 @@ BENCHMARKS = {
     "encoders": "recall, lengths, distortion, speed and kernels of the encoders",
     "defaults": "recall of an index with no option set, for several kinds of queries",
     "storage": "opening, adding, file size and memory of the persistent index",
-    "subset": "the multi-index: the paper's finding, queries a second beside the scan and FAISS, growth, size",
-    "scan": "queries a second of the scan beside FAISS, threads, growth and gigabytes a second",
+    "subset": "the multi-index: the paper's finding, queries per second beside the scan and FAISS, growth, size",
+    "scan": "queries per second of the scan beside FAISS, threads, growth and gigabytes per second",
     "paper": "every experiment of the paper's section 4, and what of its claims holds",
-    "peers": "recall, queries a second, size, opening and changes, beside FAISS and other libraries and databases",
+    "peers": "recall, queries per second, size, opening and changes, beside FAISS and other libraries and databases",
     "hosts": "adding and searching through txtai and LangChain, beside their default backends (in .venv-hosts)",
 }
 OTHERS = {

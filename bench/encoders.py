@@ -66,7 +66,7 @@ class Run(Sheet):
 
 FULL = Plan(
     name="encoders",
-    remark="One thread each. FAISS and lsqindex learn from the same vectors and spend the same bytes a row.",
+    remark="One thread each. FAISS and lsqindex learn from the same vectors and spend the same bytes per row.",
     data=("minilm-wordnet", "fashion-mnist"),
     faiss={
         256: ("OPQ32x8", "OPQ64x4", "PQ32x8", "PQ64x4", "ITQ256"),
@@ -114,7 +114,7 @@ def others(bits: int) -> list[Other]:
 
 SPEED_REPEATS = 3
 
-# -- recall: asymmetric, at equal bytes a row --------------------------------------------------------------------------
+# -- recall: asymmetric, at equal bytes per row ------------------------------------------------------------------------
 
 
 def recall(run: Run) -> Iterator[Question]:
@@ -147,7 +147,7 @@ def _recall_plots(rows: Rows) -> Iterator[Plot]:
                 points.setdefault(_method(row.system), []).append((row["bits"], row["recall10@10"]))
         ordered = sorted(points, key=lambda method: (method != "lsq", -len(points[method])))
         curves = [Curve.through(method, points[method]) for method in ordered if len(points[method]) > 1]
-        yield Plot(f"recall-{name}", f"recall10@10, {name}", "bits a vector", "recall10@10", curves, log_x=True)
+        yield Plot(f"recall-{name}", f"recall10@10, {name}", "bits per vector", "recall10@10", curves, log_x=True)
 
 
 def _method(system: str) -> str:
@@ -179,7 +179,7 @@ def _recall_of_faiss(run: Run, system: str, name: str, bits: int) -> dict[str, A
 
 def _recall_values(code_size: int, bits: int, recall10: float, train: float, rate: float) -> dict[str, Any]:
     if code_size * 8 != bits:
-        raise ValueError(f"{code_size} bytes a row instead of {bits // 8}: no fair comparison")
+        raise ValueError(f"{code_size} bytes per row instead of {bits // 8}: no fair comparison")
     return {"bytes/row": code_size, "recall10@10": recall10, "train s": train, "encode/s": rate}
 
 
@@ -288,7 +288,7 @@ def _encoding_speed(run: Run) -> dict[str, Any]:
     if not theirs:
         return {"lsq": rate, "faiss": None, "ratio": None}
     other = statistics.median(theirs)
-    note = f"vectors a second; median of {SPEED_REPEATS}, interleaved"
+    note = f"vectors per second; median of {SPEED_REPEATS}, interleaved"
     if (dataset.name, opq) not in run.indexes:
         note += "; FAISS index of the same shape, trained for one iteration"
     return {"lsq": rate, "faiss": other, "ratio": rate / other, "note": note}
@@ -323,7 +323,7 @@ def _needs(plan: Plan, section: str) -> tuple[str, ...]:
 
 
 def _recall_verdict(rows: Rows, data: str, bits: int, main_bits: int) -> Verdict:
-    """How far the recall of lsq is above the best of FAISS, in points, at the same bytes a row."""
+    """How far the recall of lsq is above the best of FAISS, in points, at the same bytes per row."""
     ours = rows.of("recall", data=data, bits=bits, system="lsq")
     theirs = [row for row in rows.of("recall", data=data, bits=bits) if row.system.startswith("faiss ")]
     needed = 3.0 if bits == main_bits else 0.0
@@ -364,7 +364,7 @@ def _speed_verdicts(rows: Rows) -> Iterator[Verdict]:
             yield Verdict(f"{what}: lsq / FAISS OPQ", bar, None, None)
         for row in found:
             met = row["ratio"] <= limit if what == "train" else row["ratio"] >= limit
-            unit = "seconds" if what == "train" else "vectors a second"
+            unit = "seconds" if what == "train" else "vectors per second"
             yield Verdict(f"{what} {unit}, {row.data}: {row.system}", bar, row["ratio"], met)
 
 
@@ -409,7 +409,7 @@ BENCHMARK = Benchmark[Plan, Run](
         "speed": Section(
             speed,
             ("data", "system", "what", "lsq", "faiss", "ratio", "note"),
-            "ratio: lsq / FAISS; of seconds for training, of vectors a second for encoding.",
+            "ratio: lsq / FAISS; of seconds for training, of vectors per second for encoding.",
             bars=lambda rows, plan: _speed_verdicts(rows),
         ),
         "kernels": Section(

@@ -65,7 +65,7 @@ def draw(results: Path) -> str:
     queries = f"left and middle: queries that were in view while lsq was made; right: {machine.get('queries')} ones"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t">',
-        '  <title id="t">recall10@10 against bytes a vector and queries a second, lsqindex beside FAISS</title>',
+        '  <title id="t">recall10@10 against bytes per vector and queries per second, lsqindex beside FAISS</title>',
         f"  <style>{STYLE}  </style>",
         f'  <rect class="ground" width="{WIDTH}" height="{HEIGHT}" rx="8"/>',
         *_legend(),
@@ -91,7 +91,7 @@ def _bytes_panel(rows: list[Any], data: str, title: str, left: float, right: flo
     ticks = {16: left + 30.0, 32: (left + right) / 2, 64: right - 30.0}  # doubling is one step
     parts = [_text(left, TOP - 22, title, "title"), *_grid(left, right, labels)]
     parts += [_text(x, BOTTOM + 20, str(size), "middle") for size, x in ticks.items()]
-    parts.append(_text((left + right) / 2, BOTTOM + 40, "bytes a vector", "middle"))
+    parts.append(_text((left + right) / 2, BOTTOM + 40, "bytes per vector", "middle"))
     for _, kind, systems in reversed(BY_BYTES):  # ours on top
         points = []
         for bits, system in systems.items():
@@ -109,7 +109,7 @@ def _speed_panel(rows: list[Any], data: str, left: float, right: float) -> list[
     vectors = max(row["parameters"]["vectors"] for row in rows if row["data"] == data)
     parts = [_text(left, TOP - 22, f"{vectors:,} of MiniLM-WordNet, 32-byte codes", "title"), *_grid(left, right)]
     parts += [_text(place(rate), BOTTOM + 20, f"{rate:,}", "middle") for rate in (0, 5_000, 10_000)]
-    parts.append(_text((left + right) / 2, BOTTOM + 40, "queries a second", "middle"))
+    parts.append(_text((left + right) / 2, BOTTOM + 40, "queries per second", "middle"))
     for name, kind, section, system, away in BY_SPEED:
         ways = [_values(rows, section, data, system, vectors=vectors, queries=way) for way in ("single", "batch")]
         (one, y), (many, _) = ((place(way["queries/s"]), _height(way["recall10@10"])) for way in ways)

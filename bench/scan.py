@@ -1,4 +1,4 @@
-"""The scan: queries a second and recall beside FAISS, threads, growth, and how close to the memory's speed it is.
+"""The scan: queries per second and recall beside FAISS, threads, growth, and how close to the memory's speed it is.
 
 Systems that are compared take turns in one process (``framework/turns.py``).
 """
@@ -51,7 +51,7 @@ class Plan:
     #: Indexes of the first so many of these: time per query against their number.
     growth: tuple[int, ...]
     bits: int
-    #: FAISS's scan of as many bytes a row.
+    #: FAISS's scan of as many bytes per row.
     faiss: str
     #: Rounds of batches; of single queries, whose turns are short: others on the machine spoil some, not all.
     rounds: int
@@ -136,7 +136,7 @@ def lsq(run: Run) -> Iterator[Question]:
 
 
 def speed_plots(rows: Rows) -> Iterator[Plot]:
-    """recall10@10 against queries a second, of all systems; from single queries, to the left, to batches."""
+    """recall10@10 against queries per second, of all systems; from single queries, to the left, to batches."""
     found = [row for section in ("lsq", "hamming", "rerank") for row in rows.of(section)]
     for name, vectors in dict.fromkeys((row.data, row["vectors"]) for row in found):
         points: dict[str, list[tuple[float, float]]] = {}
@@ -145,7 +145,7 @@ def speed_plots(rows: Rows) -> Iterator[Plot]:
             if (row.data, row["vectors"]) == (name, vectors) and row.system != NOT_AGAIN:
                 points.setdefault(row.system, []).append((row["queries/s"], row["recall10@10"]))
         curves = [Curve.through(system, own) for system, own in points.items()]
-        speed = "queries a second; left: one at a time, right: a batch"
+        speed = "queries per second; left: one at a time, right: a batch"
         yield Plot(f"speed-{vectors}", f"{name}, {vectors:,} vectors", speed, "recall10@10", curves, log_x=True)
 
 
@@ -277,14 +277,14 @@ def _growth(run: Run, mode: Mode) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     for before, rows in zip((None, *sizes), sizes, strict=False):
         found[rows] = systems.speed(times[rows], systems.queries_of_turn(plan, mode, queries))
-        found[rows]["ns a vector"] = 1000 * found[rows]["µs"] / rows
+        found[rows]["ns per vector"] = 1000 * found[rows]["µs"] / rows
         if before is not None:
             found[rows].update(turns.ratios(times[rows], times[sizes[0]], scale=sizes[0] / rows))
             found[rows]["step"] = turns.ratios(times[rows], times[before], scale=before / rows)["ratio"]
     return found
 
 
-# -- memory: gigabytes of codes a second -------------------------------------------------------------------------------
+# -- memory: gigabytes of codes per second -----------------------------------------------------------------------
 
 
 def memory(run: Run) -> Iterator[Question]:
@@ -389,7 +389,7 @@ def _calls_from_memory(function: Callable[[Any], Any], arguments: list[Any], cou
 
 
 def lsq_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
-    """Queries a second and recall against FAISS's scan of as many bytes; what the progressive scan loses."""
+    """Queries per second and recall against FAISS's scan of as many bytes; what the progressive scan loses."""
     for collection, mode in _cases(plan):
         whole, progressive, theirs = (
             _one(rows, "lsq", collection, system, mode) for system in (WHOLE, PROGRESSIVE, f"faiss {plan.faiss}")
@@ -403,7 +403,7 @@ def lsq_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
 
 
 def hamming_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
-    """Queries a second against FAISS on the same codes, with coding the query in ours only; and the same answers."""
+    """Queries per second against FAISS on the same codes, with coding the query in ours only; and the same answers."""
     for collection, mode in _cases(plan):
         row = _one(rows, "hamming", collection, ITQ_HAMMING, mode)
         where = f"{collection.size:,} vectors, {mode}"
@@ -440,7 +440,7 @@ def growth_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
 
 
 def memory_bars(rows: Rows, _: Plan) -> Iterator[Verdict]:
-    """Bytes of codes a second against those of a plain read; the kernel alone has no bar."""
+    """Bytes of codes per second against those of a plain read; the kernel alone has no bar."""
     for caches, name in product(CACHES, (SEARCH, KERNEL)):
         row = rows.one("memory", system=name, caches=caches)
         what = f"single query, whole scan, GB/s of codes / plain read, caches {caches}: {name}"
@@ -478,7 +478,7 @@ SECTIONS: dict[str, Section[Plan, Run]] = {
         lsq,
         (*_CASE, "recall10@10", *_SPEED, *_RATIO),
         "Asymmetric distances. ratio: of queries/s to FAISS's, which has learned from the same vectors and spends the "
-        "same bytes a row. Answers and recall are those of the measured way, single or batch.",
+        "same bytes per row. Answers and recall are those of the measured way, single or batch.",
         bars=lsq_bars,
         plots=speed_plots,
     ),
@@ -503,7 +503,7 @@ SECTIONS: dict[str, Section[Plan, Run]] = {
     ),
     "growth": Section(
         growth,
-        ("data", "vectors", "queries", *_SPEED, "ns a vector", "ratio", "low", "high", "of medians", "step"),
+        ("data", "vectors", "queries", *_SPEED, "ns per vector", "ratio", "low", "high", "of medians", "step"),
         "Indexes of the first so many vectors. ratio: how often the time of the smallest index, over how often its "
         "number of vectors; step: the same against the index before. 1 is proportional.",
         bars=growth_bars,

@@ -1,4 +1,4 @@
-"""The multi-index: what the paper says of it, queries a second beside the scan and FAISS, growth, size.
+"""The multi-index: what the paper says of it, queries per second beside the scan and FAISS, growth, size.
 
 Systems that are compared take turns in one process (``framework/turns.py``).
 """
@@ -289,7 +289,7 @@ def hashes(run: Run) -> Iterator[Question]:
 
 
 def hashes_plots(rows: Rows) -> Iterator[Plot]:
-    """Recall of the nearest codes against queries a second, ours beside each rival."""
+    """Recall of the nearest codes against queries per second, ours beside each rival."""
     points: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in rows.of("hashes"):
         points.setdefault((row.system, row["rival"]), []).append((row["queries/s"], row["recall10@10"]))
@@ -297,7 +297,7 @@ def hashes_plots(rows: Rows) -> Iterator[Plot]:
         Curve.through(system if system == rival else f"{system}, beside {rival}", own, system)
         for (system, rival), own in points.items()
     ]
-    yield Plot("hashes", "Hash tables on the same codes", "queries a second", "recall10@10", curves, log_x=True)
+    yield Plot("hashes", "Hash tables on the same codes", "queries per second", "recall10@10", curves, log_x=True)
 
 
 def _hashes(run: Run, rival: str, flips: int) -> dict[str, dict[str, Any]]:
@@ -353,7 +353,7 @@ def _by_scan(plan: Plan, name: str, index: Index, collection: Collection, truth:
     return fastest(name, searches(index), [ladder], collection.queries, true_recall(truth), RECALL, mode)
 
 
-# -- accumulate: postings a second beside a bare loop ------------------------------------------------------------------
+# -- accumulate: postings per second beside a bare loop ----------------------------------------------------------------
 
 _SOURCE = Path(__file__).with_name("material") / "bare_loop.c"
 _TIMES = 10
@@ -416,7 +416,7 @@ def _size(run: Run) -> dict[str, Any]:
     with run.shelf.index(run.plan.large, run.plan.sized) as index:
         stats = index.stats()
         each = stats["posting_bytes"] / (len(index) * stats["tables"])
-    return {"tables": stats["tables"], "MB": stats["posting_bytes"] / 1e6, "bytes a row and table": each}
+    return {"tables": stats["tables"], "MB": stats["posting_bytes"] / 1e6, "bytes per row and table": each}
 
 
 # -- bars --------------------------------------------------------------------------------------------------------------
@@ -440,7 +440,7 @@ def paper_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
 
 
 def speed_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
-    """Recall, and queries a second against the scan of the same codes; against that of lsq codes there is no bar."""
+    """Recall, and queries per second against the scan of the same codes; against that of lsq codes there is no bar."""
     for collection, least in ((plan.real, 1.0), (plan.large, 3.0)):
         for mode in MODES:
             of = {"data": collection.name, "queries": mode}
@@ -462,7 +462,7 @@ def growth_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
 
 
 def hashes_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
-    """Queries a second against FAISS's hash tables, at no less recall."""
+    """Queries per second against FAISS's hash tables, at no less recall."""
     for row in rows.of("hashes", system=SUBSET_HAMMING):
         theirs = rows.one("hashes", system=row["rival"], rival=row["rival"], flips=row["flips"])
         fair = theirs is not None and row["recall10@10"] >= theirs["recall10@10"]
@@ -472,7 +472,7 @@ def hashes_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
 
 
 def accumulate_bars(rows: Rows, _: Plan) -> Iterator[Verdict]:
-    """Postings a second against the bare loop."""
+    """Postings per second against the bare loop."""
     row = rows.one("accumulate", system=KERNEL)
     yield at_least("accumulation / bare loop, postings/s", 0.7, value(row, "ratio"))
 
@@ -480,7 +480,7 @@ def accumulate_bars(rows: Rows, _: Plan) -> Iterator[Verdict]:
 def size_bars(rows: Rows, _: Plan) -> Iterator[Verdict]:
     """Bytes of posting lists, bucket starts included."""
     row = rows.one("size")
-    yield at_most("posting lists, bytes a row and table", 2.2, value(row, "bytes a row and table"))
+    yield at_most("posting lists, bytes per row and table", 2.2, value(row, "bytes per row and table"))
 
 
 # -- the benchmark -----------------------------------------------------------------------------------------------------
@@ -535,7 +535,7 @@ SECTIONS: dict[str, Section[Plan, Run]] = {
     ),
     "size": Section(
         size,
-        ("data", "vectors", "table bits", "tables", "MB", "bytes a row and table"),
+        ("data", "vectors", "table bits", "tables", "MB", "bytes per row and table"),
         "All pages of the database of posting lists, bucket starts, headers and page ends included.",
         bars=size_bars,
     ),

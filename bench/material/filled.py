@@ -55,7 +55,7 @@ class Kind:
         return np.arange(rows) if self.ids == "rising" else self.names(0, rows)
 
     def row_bytes(self, code_size: int, dim: int) -> int:
-        """The bytes a row must take: its code, its id (8, or the 36 of a UUID), its kept vector."""
+        """The bytes that a row must take: its code, its id (8, or the 36 of a UUID), its kept vector."""
         return code_size + (36 if self.ids == "str" else 8) + (2 * dim if self.keep_vectors else 0)
 
 

@@ -67,7 +67,7 @@ def faiss(name: str, search: Callable[[NDArray[Any], int], Any], queries: NDArra
 def compare(
     plan: Plan, systems: Sequence[System], mode: Mode, queries: Vectors, truth: NDArray[np.int64], rival: str
 ) -> dict[str, dict[str, Any]]:
-    """Queries a second of each system and its recall; ratios are those of queries a second to ``rival``'s."""
+    """Queries per second of each system and its recall; ratios are those of queries per second to ``rival``'s."""
     recalls = {system.name: recall10_at_10(answers(system, mode, queries)[0], truth) for system in systems}
     times = turns.by_turns({system.name: turn(plan, system, mode, queries) for system in systems}, rounds(plan, mode))
     return {

@@ -70,7 +70,7 @@ def fastest(
 
 
 def by_turns(plan: Plan, tuned: Sequence[Tuned], mode: Mode, queries: Any, rival: str) -> dict[str, dict[str, Any]]:
-    """Queries a second of each; ratios are to ``rival``'s."""
+    """Queries per second of each; ratios are to ``rival``'s."""
     by_name = {own.system.name: systems.turn(plan, own.system, mode, queries) for own in tuned}
     times = turns.by_turns(by_name, systems.rounds(plan, mode))
     return {

@@ -1,4 +1,4 @@
-"""Beside others: recall against queries a second, size, opening, and what changing costs.
+"""Beside others: recall against queries per second, size, opening, and what changing costs.
 
     benchmark  its sections and how much is measured       systems   who is compared, and with which settings
     adapter    what each library can be asked to do        of_*      one adapter for each library

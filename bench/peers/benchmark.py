@@ -1,4 +1,4 @@
-"""Beside others: recall against queries a second, size, opening, and what changing costs.
+"""Beside others: recall against queries per second, size, opening, and what changing costs.
 
 Section search goes by turns, every system in a process of its own, all of them open at once; those that wait use
 nothing:
@@ -206,7 +206,7 @@ def _cases(run: Run, name: str) -> list[_Case]:
 
 
 def _search(run: Run, name: str) -> dict[Any, dict[str, Any]]:
-    """Recall, and queries a second, of all settings of all systems."""
+    """Recall, and queries per second, of all settings of all systems."""
     plan, shelf = run.plan, run.shelf
     cases = _cases(run, name)
     queries, truth = shelf.array(name, "queries"), shelf.array(name, "truth")
@@ -389,8 +389,8 @@ SECTIONS: dict[str, Section[Plan, Run]] = {
     "size": Section(
         sizes,
         ("data", "system", "setting", "build s", "disk", "resident", "own", "open", "first", "later", "open + first"),
-        "build s: learning, adding and saving. Bytes a vector: disk, all files; resident, by how much the memory of a "
-        "fresh process grows that opens the index and answers all queries; own, the part of it that is no page of a "
+        "build s: learning, adding and saving. Bytes per vector: disk, all files; resident, by how much the memory of "
+        "a fresh process grows that opens the index and answers all queries; own, the part of it that is no page of a "
         "file, and cannot be shared or dropped. Milliseconds in a fresh process that has imported the library, with "
         "the file's pages in the system's memory: open, the first query, later ones.",
     ),

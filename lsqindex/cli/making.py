@@ -123,7 +123,7 @@ def add(
         if as_json:
             show.print_json({"read": done, "added": len(index) - before, "vectors": len(index), "seconds": seconds})
         else:
-            rate = f"{done / seconds:,.0f} a second" if seconds else "at once"
+            rate = f"{done / seconds:,.0f} per second" if seconds else "at once"
             show.say(f"{path}: {done:,} vectors added in {seconds:.1f} s ({rate}), {len(index):,} in all")
 
 

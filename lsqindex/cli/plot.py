@@ -1,4 +1,4 @@
-"""A small plot in text: recall against bytes a vector."""
+"""A small plot in text: recall against bytes per vector."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def scatter(points: Sequence[tuple[float, float, str]], wanted: float) -> list[s
         *lines,
         f"      └{''.join(axis)}",
         f"       {''.join(names).rstrip()}",
-        "       bytes a vector",
+        "       bytes per vector",
     ]

@@ -191,7 +191,7 @@ class _Done(MofNCompleteColumn):
 
 
 class _Told(ProgressColumn):
-    """What was told of the last step, or else the rows a second."""
+    """What was told of the last step, or else the rows per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from .. import Index
 from ..encoders import Encoder
 from ..errors import LsqIndexError
+from ..metrics import METRICS
 from .source import Vectors
 
 #: Time may run out, so both begin with the defaults.
@@ -184,11 +185,7 @@ def exact(rows: Vectors, queries: Vectors, metric: str, k: int) -> NDArray[np.in
     ids = np.empty((len(queries), 0), np.int64)
     for first in range(0, len(rows), _COMPARED_AT_ONCE):
         block = rows[first : first + _COMPARED_AT_ONCE]
-        if metric == "cosine":
-            block = block / np.maximum(np.linalg.norm(block, axis=1, keepdims=True), 1e-30)
-        near = -2 * (queries @ block.T)
-        if metric == "l2":
-            near += np.square(block).sum(axis=1)
+        near = METRICS[metric].pairs(queries, block)
         best = np.concatenate([best, near], axis=1)
         ids = np.concatenate([ids, np.broadcast_to(np.arange(first, first + len(block)), near.shape)], axis=1)
         kept = np.argpartition(best, min(k, best.shape[1]) - 1, axis=1)[:, :k]
@@ -199,15 +196,8 @@ def exact(rows: Vectors, queries: Vectors, metric: str, k: int) -> NDArray[np.in
 
 def _distances(rows: Vectors, queries: Vectors, ids: NDArray[np.int64], metric: str) -> NDArray[np.float64]:
     """From each query to its own ``ids``, in double precision."""
-    found = np.empty(ids.shape, np.float64)
-    for i, (query, own) in enumerate(zip(queries.astype(np.float64), ids, strict=True)):
-        near = rows[own].astype(np.float64)
-        if metric == "l2":
-            found[i] = np.square(near - query).sum(axis=1)
-        else:
-            lengths = np.linalg.norm(near, axis=1) * np.linalg.norm(query) if metric == "cosine" else 1.0
-            found[i] = -(near @ query) / np.maximum(lengths, 1e-300)
-    return found
+    distances = METRICS[metric].distances
+    return np.array([distances(query, rows[own]) for query, own in zip(queries, ids, strict=True)]).reshape(ids.shape)
 
 
 def recall(found: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
@@ -380,7 +370,7 @@ def _fill(task: Task, index: Index, first: int, end: int) -> None:
 
 
 def _timed(index: Index, queries: Vectors, k: int, search: dict[str, Any], times: int) -> tuple[float, Any]:
-    """Queries a second, the best of several runs; and the ids."""
+    """Queries per second, the best of several runs; and the ids."""
     best, ids = float("inf"), None
     for _ in range(times):
         begin = time.perf_counter()

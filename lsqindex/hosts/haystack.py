@@ -33,6 +33,7 @@ from ..errors import (
 )
 from ..errors import FilterError as LsqFilterError
 from ..index import Index
+from ..metrics import METRICS
 from .files import absolute
 
 try:
@@ -253,7 +254,7 @@ class LsqDocumentStore:
                 return []  # no dimensions are known yet
             found = index.search(query_embedding, top_k, rerank=self.rerank, filter=allowed, with_payloads=True)
             assert found.payloads is not None
-            scores = 1 - found.distances if index.metric == "cosine" else -found.distances
+            scores = METRICS[index.metric].similarities(found.distances)
             hits = zip(found.ids.tolist(), found.payloads, scores.tolist(), strict=True)
             return [document_of(*hit, embedding=return_embedding) for hit in hits if hit[0] is not None]
 

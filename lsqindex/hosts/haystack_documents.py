@@ -51,7 +51,7 @@ def document_of(name: str, payload: Any, score: float | None = None, *, embeddin
 
 
 def _packed(embedding: Sequence[float]) -> dict[str, Any]:
-    """An embedding as it is: in four bytes a number, where these hold them, as they do those of most models."""
+    """An embedding as it is: in four bytes per number, where these hold them, as they do those of most models."""
     wide = np.array(embedding, "<f8")
     with np.errstate(over="ignore"):
         narrow = wide.astype("<f4")

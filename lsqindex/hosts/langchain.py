@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..encoders.base import Metric, check_int
 from ..errors import ClosedError, FilterError, IdError, IndexExistsError, ParameterError, PayloadError, UnknownIdError
 from ..index import Index
+from ..metrics import METRICS
 from .files import absolute
 
 try:
@@ -37,13 +38,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _METADATA = "metadata."
-
-#: From a distance to a relevance from 0 to 1: of vectors of unit length the cosine, in every metric.
-_RELEVANCE: dict[Metric, Callable[[float], float]] = {
-    "cosine": lambda distance: min(max(1 - distance, 0.0), 1.0),
-    "l2": lambda distance: min(max(1 - distance / 2, 0.0), 1.0),
-    "ip": lambda distance: min(max(-distance, 0.0), 1.0),
-}
 
 
 class LsqVectorStore(VectorStore):
@@ -278,7 +272,7 @@ class LsqVectorStore(VectorStore):
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         index = self._find()
         metric = self._options["metric"] if index is None else index.metric
-        return self._relevance_score_fn or _RELEVANCE[metric]
+        return self._relevance_score_fn or METRICS[metric].relevance
 
     # -- the file -----------------------------------------------------------------------------
 

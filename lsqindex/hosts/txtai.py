@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ClosedError, DuplicateIdError, ParameterError, StorageError, VectorError
 from ..index import Index
+from ..metrics import METRICS
 from .files import making, save_over, searching
 
 try:
@@ -92,7 +93,7 @@ class LsqANN(ANN):
         asked = searching(self._settings())
         more = limit + len(self._unsaved)
         ids, distances = _finite(lambda queries: index.search(queries, more, **asked), np.asarray(queries))
-        scores = 1 - distances if index.metric == "cosine" else -distances
+        scores = METRICS[index.metric].similarities(distances)
         found = (ids >= 0) & (ids < self.config["offset"])
         return [
             list(zip(names[there].tolist(), values[there].tolist(), strict=True))[:limit]

@@ -85,7 +85,7 @@ def test_searches_find_what_they_should(peers: Path) -> None:
 def test_sizes_are_told_for_a_vector(peers: Path) -> None:
     sizes = {row["system"]: row["values"] for row in _rows(peers, "size")}
     codes, kept = sizes["lsqindex lsq 64, codes"], sizes["lsqindex lsq 64 + float16"]
-    # Two bytes a number and the scale of a row; rows that fill no part yet leave pages half empty.
+    # Two bytes per number and the scale of a row; rows that fill no part yet leave pages half empty.
     assert kept["disk"] - codes["disk"] == pytest.approx(2 * 64 + 4, rel=0.25)
     for values in sizes.values():
         assert values["build s"] > 0 and values["open"] > 0 and values["first"] > 0

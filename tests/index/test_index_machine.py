@@ -30,7 +30,7 @@ def test_any_sequence_of_changes_agrees_with_a_dict(
     monkeypatch.setattr(retraining, "_STEP_SHARE", 1)
     monkeypatch.setattr(retraining, "_SAMPLED", 500)
     chosen = settings(
-        max_examples=1500 if LONG else 20,
+        max_examples=1500 if LONG else 12,
         stateful_step_count=40 if LONG else 20,
         deadline=None,
         derandomize=not LONG,

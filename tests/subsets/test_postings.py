@@ -222,7 +222,7 @@ def test_a_delete_writes_no_lists(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("bits", [4, 8, 12, 14, 15])
 def test_lists_cost_what_is_promised(bits: int, path: Path) -> None:
-    """Two bytes a row and table, three where a table has more than 14 bits, and the starts."""
+    """Two bytes per row and table, three where a table has more than 14 bits, and the starts."""
     with create(path, SEGMENT, subset=MultiIndex(bits=bits)) as index:
         told = index.stats()
         own = (2 if bits <= 14 else 3) * SEGMENT + 2 * ((1 << min(bits, 14)) + 1) + 48
