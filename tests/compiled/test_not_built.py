@@ -53,10 +53,10 @@ def test_elsewhere_the_installed_package_is_imported(sources: Path, tmp_path: Pa
 
 
 def test_a_module_that_cannot_be_loaded_keeps_its_own_error(sources: Path) -> None:
-    for compiled in (PACKAGE / "_compiled").iterdir():
-        if compiled.suffix in (".so", ".pyd"):
-            (sources / "lsqindex" / "_compiled" / compiled.name).write_bytes(b"not a module")
+    names = [path.name for path in (PACKAGE / "_compiled").iterdir() if path.suffix in (".so", ".pyd")]
+    for name in names:
+        (sources / "lsqindex" / "_compiled" / name).write_bytes(b"not a module")
     done = _import(sources)
     assert done.returncode != 0
     assert "compiled modules of lsqindex are missing" not in done.stderr
-    assert "encoding" in done.stderr.splitlines()[-1]
+    assert any(name.partition(".")[0] in done.stderr.splitlines()[-1] for name in names)
