@@ -24,7 +24,7 @@ from .training import NEAR, SAMPLE_ROWS, nearest, train
 from .vectors import RowVectors
 
 #: Vectors that are held in memory at a time.
-_BLOCK_ROWS = 1 << 14
+BLOCK_ROWS = 1 << 12
 
 #: A spread is a finite number in the file.
 _LARGEST = float(np.finfo(np.float32).max)
@@ -76,9 +76,10 @@ def assign(
     """The cells of each row, by place: one, or two with ``spill``; and squared distances from their centres."""
     known, threads = _assign.Centres(centres), thread_count(None)
     spill = spill and len(centres) > 1
-    places, squares = [], []
-    for first in range(0, len(rows), _BLOCK_ROWS):
-        own = vectors[rows[first : first + _BLOCK_ROWS]]
+    copies = 2 if spill else 1
+    places, squares = [np.empty((0, copies), np.uint32)], [np.empty((0, copies), np.float32)]
+    for first in range(0, len(rows), BLOCK_ROWS):
+        own = vectors[rows[first : first + BLOCK_ROWS]]
         labels, apart = nearest(known, own, min(NEAR, len(centres)) if spill else 1, threads)
         if spill:
             second = known.spill(own, labels, apart)[:, None]
@@ -128,9 +129,18 @@ def _spreads(
     return spreads
 
 
+def spreads_of(places: NDArray[np.int64], squares: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """The spreads of ``count`` cells whose entries, by place, are at these squared distances; 0 without entries."""
+    sizes = np.maximum(np.bincount(places, minlength=count), 1)
+    spreads: NDArray[np.float32] = np.minimum(
+        np.sqrt(np.bincount(places, weights=squares, minlength=count) / sizes), _LARGEST
+    ).astype(np.float32)
+    return spreads
+
+
 def _blocks(vectors: RowVectors, rows: RowNumbers) -> NDArray[np.float32]:
     """The vectors of rows, converted block by block."""
     out = np.empty((len(rows), vectors.options.dim), np.float32)
-    for first in range(0, len(rows), _BLOCK_ROWS):
-        out[first : first + _BLOCK_ROWS] = vectors[rows[first : first + _BLOCK_ROWS]]
+    for first in range(0, len(rows), BLOCK_ROWS):
+        out[first : first + BLOCK_ROWS] = vectors[rows[first : first + BLOCK_ROWS]]
     return out

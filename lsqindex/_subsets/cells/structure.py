@@ -2,7 +2,10 @@
 
     enough vectors             → centres are trained, once
     4,096 fresh rows           → they move into cells, in the transaction that adds
-    after a large add, merge() → all fresh rows move, a transaction full at a time
+    after a large add, merge() → all fresh rows move, a transaction full at a time; if there are far too few cells
+                                 by now, all are made anew
+    after fresh rows moved     → cells that became too large are split, small ones dissolved (upkeep.py)
+    after deletes              → some cells are written again without what is gone
 
 What a transaction lists is bounded; what is left stays fresh, is scanned, and the next ones list it. The codes of an
 encoder that was trained again belong into the same cells, so centres outlive them.
@@ -24,7 +27,7 @@ from ...encoders import Encoder
 from ...encoders.coder import Coder
 from ...errors import DamagedError, ParameterError
 from ..base import Progress, Structure
-from . import checking, entries, listing
+from . import checking, entries, listing, upkeep
 from .found import Cells as Found
 from .found import find
 from .options import LEAST_ROWS, MAX_CELLS, Cells, choose_count
@@ -36,6 +39,12 @@ LUMP_ROWS = 4096
 
 #: An add that begins cells trains at most so many; the number then grows with the index.
 _FIRST_CELLS = 1024
+
+#: An add splits at most so many cells, and a transaction of merge() so many.
+_SPLITS, _MANY_SPLITS = 48, 256
+
+#: merge() makes all cells anew where there should be so many times as many.
+_OUTGROWN = 2
 
 #: A larger add does not begin cells itself: they are made after it.
 _LARGE_ADD = 16_256
@@ -144,6 +153,8 @@ class CellsStructure(Structure):
         So what an earlier transaction left is caught up with, but not all at once.
         """
         state = writer.state
+        if state.cells and (gone or state.count < state.stored):
+            upkeep.sweep(writer, changed)
         if not self.due(state, everything=False) or not available(writer):
             return
         if not state.cells:
@@ -151,7 +162,7 @@ class CellsStructure(Structure):
                 return
             listing.begin(writer, min(self._count(state.count), _FIRST_CELLS))
         if state.cells:
-            self._list(writer, LUMP_ROWS + 2 * changed)
+            self._list(writer, LUMP_ROWS + 2 * changed, _SPLITS)
 
     def due(self, state: State, *, everything: bool) -> bool:
         """Whether there are enough fresh rows; and enough vectors for cells, where there are none."""
@@ -170,9 +181,14 @@ class CellsStructure(Structure):
 
     def advance(self, writer: Writer, *, everything: bool) -> None:
         """List rows until a transaction is full."""
-        if not writer.state.cells:
-            listing.begin(writer, self._count(writer.state.count))
-        self._list(writer, max(1, COMMIT_BYTES // self._row_bytes(writer.state)))
+        state = writer.state
+        count = self._count(state.count)
+        if state.cells and count > _OUTGROWN * state.cells and state.rows > 2 * state.listed:
+            self.clear(writer)
+            self.remove_all(writer)
+        if not state.cells:
+            listing.begin(writer, count)
+        self._list(writer, max(1, COMMIT_BYTES // self._row_bytes(state)), _MANY_SPLITS)
 
     def row_bytes(self) -> int:
         """About how much a listed row takes in the file."""
@@ -210,9 +226,11 @@ class CellsStructure(Structure):
     def _row_bytes(self, state: State) -> int:
         return (state.code_size + 4) * (1 + self.spill)
 
-    def _list(self, writer: Writer, rows: int) -> None:
+    def _list(self, writer: Writer, rows: int, splits: int) -> None:
+        """List so many rows, and see to the cells."""
         state = writer.state
         listing.list_rows(writer, min(state.rows, state.listed + rows), spill=self.spill)
+        upkeep.maintain(writer, self._count(state.count), splits)
 
     # -- checking -----------------------------------------------------------------------------
 

@@ -68,6 +68,18 @@ def train(vectors: Vectors, count: int, threads: int, seed: int = 0) -> Vectors:
     return _different(centres[np.unique(labels)])
 
 
+def halve(vectors: Vectors) -> Vectors | None:
+    """Two centres, from two vectors that are far apart; None where all vectors are equal, or nearly."""
+    apart = np.square(vectors - vectors.mean(axis=0)).sum(axis=1)
+    one = vectors[np.argmax(apart)]
+    apart = np.square(vectors - one).sum(axis=1)
+    if not apart.max() > 0:
+        return None
+    rng = np.random.default_rng(0)
+    centres = _lloyd(vectors, np.stack([one, vectors[np.argmax(apart)]]), 1, rng)
+    return None if np.array_equal(centres[0], centres[1]) else centres
+
+
 def _in_groups(vectors: Vectors, count: int, threads: int, rng: np.random.Generator) -> Vectors:
     """``count`` centres: the vectors are cut into groups, and each group into its share of the centres."""
     groups = round(math.sqrt(count))
@@ -107,5 +119,7 @@ def _among(centres: _assign.Centres, vectors: Vectors, candidates: Labels, threa
 
 def _different(centres: Vectors) -> Vectors:
     """Each centre once, in their order."""
-    _, first = np.unique(centres, axis=0, return_index=True)
+    # (As bytes: NumPy compares rows of numbers by making a type of as many fields. Adding 0 makes −0 equal to it.)
+    rows = np.ascontiguousarray(centres + np.float32(0)).view(np.dtype((np.void, 4 * centres.shape[1])))
+    _, first = np.unique(rows, return_index=True)
     return centres if len(first) == len(centres) else centres[np.sort(first)]

@@ -18,6 +18,7 @@ from ..._storage.lmdb.reader import Reader
 from ..._storage.lmdb.writer import Writer
 from ..._storage.store import Store
 from ...encoders.coder import Coder, read_coder
+from ...encoders.linalg import lengths
 from ...errors import DamagedError
 from ...metrics import METRICS
 
@@ -39,7 +40,9 @@ class RowVectors:
             vectors = kept.from_bytes(self._kept.gather(rows), self.options.keep_vectors)
         else:
             vectors = _coder(self._source, self.options).decode(self.codes.gather(rows))
-        return np.ascontiguousarray(METRICS[self.options.metric].prepare(vectors), np.float32)
+        if METRICS[self.options.metric].unit:
+            vectors /= lengths(vectors)
+        return np.ascontiguousarray(vectors, np.float32)
 
     def living(self, rows: RowNumbers) -> NDArray[np.bool_]:
         """Which of ``rows`` are stored and not deleted."""

@@ -1,0 +1,265 @@
+"""Cells that keep themselves: growth by small adds, drift, deletes, equal vectors; and damage that check() finds."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lsqindex import Cells, Index
+from lsqindex._storage.format import keys, records
+from lsqindex._storage.store import Store
+from lsqindex._subsets.cells import entries, structure, upkeep
+from lsqindex._subsets.cells.found import find
+from lsqindex._subsets.cells.options import choose_count
+from tests.subsets.cells.made import around, entries_of, make
+
+
+@pytest.fixture(autouse=True)
+def small_lumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh rows move when there are 128, cells are chosen from 500 vectors on, and split from 16 entries on."""
+    monkeypatch.setattr(structure, "LUMP_ROWS", 128)
+    monkeypatch.setattr(structure, "LEAST_ROWS", 500)
+    monkeypatch.setattr(upkeep, "_LEAST", 16)
+
+
+def probed(index: Index, queries: Any, probes: int) -> tuple[float, float]:
+    """The share of the 10 nearest that are in the nearest cells, or fresh, and the share of rows in these cells."""
+    with index._reader() as reader:
+        cells = find(reader, {})
+        assert cells is not None
+        homes = entries_of(cells, reader.state.code_size, reader.state.head)
+        ids = {int(row): int(name) for row, name in zip(living(index), index_ids(index), strict=True)}
+        listed = reader.state.listed
+    fresh = [name for row, name in ids.items() if row >= listed]
+    found = read = 0.0
+    exact = index.search(queries, 10, rerank=len(index)).ids
+    for query, wanted in zip(queries, exact, strict=True):
+        order = np.argsort(((cells.centres - query) ** 2).sum(axis=1))[:probes]
+        there = np.concatenate([homes[place] for place in order])
+        read += len(there) / len(index)
+        found += np.isin(wanted, [*fresh, *(ids[int(row)] for row in there if int(row) in ids)]).mean()
+    return found / len(queries), read / len(queries)
+
+
+def living(index: Index) -> Any:
+    with index._reader() as reader:
+        return Store(reader, index._options).living()
+
+
+def index_ids(index: Index) -> Any:
+    with index._reader() as reader:
+        store = Store(reader, index._options)
+        return store.ids_of(store.living())
+
+
+def test_an_index_that_grows_by_small_adds_has_cells_as_if_built_at_once() -> None:
+    vectors = around(6_000)
+    index = make(subset="cells", keep_vectors="float32")
+    counts = []
+    for first in range(0, 6_000, 100):
+        index.add(vectors[first : first + 100])
+        counts.append(index.stats()["cells"]["count"])
+        assert index.stats()["fresh"] < (500 if not counts[-1] else 400)
+    assert index.check() == []
+    assert counts[3] == 0 < counts[5] < counts[20] < counts[-1]
+    assert 0.8 * choose_count(6_000) < counts[-1] < 1.3 * choose_count(6_000)
+    told = index.stats()["cells"]
+    assert told["spilled"] == 6_000 - index.stats()["fresh"] and told["largest"] < 6 * told["mean"]
+    fresh = make(subset=Cells(counts[-1]), keep_vectors="float32")
+    fresh.add(vectors)
+    fresh.merge()
+    queries = around(60, seed=7)
+    (grown, read), (built, wanted) = probed(index, queries, 6), probed(fresh, queries, 6)
+    assert grown > built - 0.03 and read < 1.25 * wanted and built > 0.8
+    index.close()
+    fresh.close()
+
+
+def test_cells_follow_vectors_that_drift() -> None:
+    index = make(subset="cells", keep_vectors="float32")
+    index.add(around(2_000))
+    index.merge()
+    other = around(2_000, seed=3) + 50
+    for first in range(0, 3_000, 200):
+        some = np.arange(first, first + 200) % 2_000
+        index.add(other[some], ids=some, upsert=True)
+    index.merge()
+    assert index.check() == []
+    share, read = probed(index, other[::50], 6)
+    assert share > 0.85 and read < 0.5
+    with index._reader() as reader:
+        cells = find(reader, {})
+        assert cells is not None
+        near = (cells.centres.mean(axis=1) > 25).sum()
+    assert near > 0.6 * choose_count(2_000)  # most of the cells are where the vectors are now
+    index.close()
+
+
+def test_deleted_rows_leave_the_cells_bit_by_bit() -> None:
+    index = make(subset=Cells(20))
+    index.add(around(4_000))
+    index.merge()
+    for first in range(0, 3_600, 100):
+        index.delete(np.arange(first, first + 100))
+        assert first % 900 or index.check() == []
+    told = index.stats()["cells"]
+    assert told["mean"] * told["count"] < 2 * 2 * len(index)  # at most half of the entries are gone
+    index.delete(np.arange(4_000))
+    index.add(around(300, seed=4))
+    index.merge()
+    assert index.check() == [] and index.search(around(1), 3).ids.shape == (1, 3)
+    index.close()
+
+
+def test_rows_that_moved_because_their_chunk_was_given_back_are_in_cells_again() -> None:
+    index = make(subset=Cells(20))
+    index.add(around(9_000))
+    index.merge()
+    index.delete(np.arange(0, 9_000, 2))
+    index.merge()
+    assert index.check() == [] and index.stats()["fresh"] == 0 and len(index) == 4_500
+    with index._reader() as reader:
+        assert reader.state.stored < 8_500  # chunks were given back
+    index.close()
+
+
+def test_a_small_cell_is_dissolved_and_the_last_one_is_not() -> None:
+    vectors = around(1_500, centres=8)
+    index = make(subset=Cells(8))
+    index.add(vectors)
+    index.merge()
+    near = np.argsort(((vectors - vectors[0]) ** 2).sum(axis=1))[:700]
+    index.delete(near)
+    before = index.stats()["cells"]["count"]
+    with index._writer() as writer:
+        writer.run(lambda own: upkeep.maintain(own, 1, 100))
+        writer.commit()
+    assert 1 <= index.stats()["cells"]["count"] < before
+    assert index.check() == []
+    index.close()
+
+
+def test_equal_vectors_by_the_thousand_stay_in_one_cell() -> None:
+    index = make(subset="cells")
+    index.add(around(600))
+    for _ in range(10):
+        index.add(np.ones((400, 16)))
+    assert index.check() == []
+    told = index.stats()["cells"]
+    assert told["largest"] > 3_000 and told["count"] < 2 * choose_count(len(index))
+    index.close()
+
+
+def test_a_split_copies_codes_and_keeps_both_entries_of_a_row() -> None:
+    index = make(subset=Cells(10))
+    index.add(around(2_000))
+    index.merge()
+    before = index.stats()["cells"]
+    with index._writer() as writer:
+        epoch = writer.state.relisted
+        writer.run(lambda own: upkeep.maintain(own, 40, 100))
+        assert writer.state.relisted > epoch and writer.state.cells > 15
+        writer.commit()
+    after = index.stats()["cells"]
+    assert index.check() == [] and after["spilled"] == before["spilled"] == 2_000
+    assert after["largest"] < before["largest"]
+    index.close()
+
+
+def damage(index: Index, change: Any) -> list[str]:
+    with index._writer() as writer:
+        writer.run(lambda own: change(own, find(own, {})))
+        writer.state.relisted += 1
+        writer.commit()
+    return index.check()
+
+
+def drop_a_row(writer: Any, cells: Any) -> None:
+    """A row that is in no cell any more."""
+    for place, number in enumerate(cells.numbers.tolist()):
+        held = entries.load_all(writer, cells.numbers[place : place + 1])
+        entries.store(writer, records.CELL, np.array([number], np.uint32), held.only(held.rows != 7))
+        entries.remove(writer, records.TAIL, np.array([number], np.uint32))
+
+
+def another_code(writer: Any, cells: Any) -> None:
+    held = entries.load(writer, records.CELL, cells.numbers[:1])
+    held.codes[0, 0] ^= 1
+    entries.store(writer, records.CELL, cells.numbers[:1], held)
+
+
+def twice_in_a_cell(writer: Any, cells: Any) -> None:
+    held = entries.load(writer, records.CELL, cells.numbers[:1])
+    few = entries.Entries(np.array([1]), held.rows[:1], held.codes[:1])
+    entries.store(writer, records.TAIL, cells.numbers[:1], few)
+
+
+def in_every_cell(writer: Any, cells: Any) -> None:
+    held = entries.load(writer, records.CELL, cells.numbers[:1])
+    row = entries.Entries(np.array([1]), held.rows[:1], held.codes[:1])
+    for place in range(len(cells.numbers)):
+        own = entries.load(writer, records.CELL, cells.numbers[place : place + 1])
+        entries.store(writer, records.CELL, cells.numbers[place : place + 1], entries.together([own, row], 1))
+
+
+def no_number(writer: Any, cells: Any) -> None:
+    centres = cells.centres[:1].copy()
+    centres[0, 3] = np.nan
+    entries.store_centres(writer, cells.numbers[:1], centres, cells.spreads[:1])
+
+
+def without_centre(writer: Any, cells: Any) -> None:
+    entries.remove(writer, records.CENTRE, cells.numbers[:1])
+
+
+def fresh_row(writer: Any, cells: Any) -> None:
+    held = entries.load(writer, records.CELL, cells.numbers[:1])
+    held.rows[-1] = writer.state.listed
+    entries.store(writer, records.CELL, cells.numbers[:1], held)
+
+
+def long_tail(writer: Any, cells: Any) -> None:
+    held = entries.load(writer, records.CELL, cells.numbers[:1])
+    entries.store(writer, records.TAIL, cells.numbers[:1], held)
+
+
+def wrong_count(writer: Any, cells: Any) -> None:
+    writer.state.cells -= 1
+
+
+def odd_key(writer: Any, cells: Any) -> None:
+    writer.put(keys.CELLS, b"k\0\0\0\0\0", b"x")
+
+
+def another_cell(writer: Any, cells: Any) -> None:
+    value = bytes(writer.get(keys.CELLS, keys.cell(int(cells.numbers[0]))))
+    writer.put(keys.CELLS, keys.cell(int(cells.numbers[1])), value)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (drop_a_row, "row 7 is listed, and in no cell"),
+        (another_code, "a code that is not that of its row"),
+        (twice_in_a_cell, "twice"),
+        (in_every_cell, "cells: row"),
+        (no_number, "not finite"),
+        (without_centre, "no centre"),
+        (fresh_row, "damaged"),
+        (long_tail, "too large"),
+        (wrong_count, "should be"),
+        (odd_key, "impossible size|belongs to nothing"),
+        (another_cell, "another one"),
+    ],
+)
+def test_check_finds_cells_that_do_not_agree_with_the_rows(change: Any, told: str) -> None:
+    index = make(subset=Cells(6))
+    index.add(around(600))
+    index.merge()
+    index.add(around(20, seed=3))
+    assert index.check() == []
+    assert any(re.search(told, problem) for problem in damage(index, change))
+    index.close()
