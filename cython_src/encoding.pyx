@@ -138,10 +138,12 @@ def descend(uint16_t[:, ::1] levels not None, float[:, ::1] r not None, const fl
         lsq_descend(_level, &levels[0, 0], &r[0, 0], &g[0, 0], n, m, count, sweeps)
 
 
-def product(const float[:, ::1] rows not None, const float[:, ::1] matrix not None):
+def product(rows not None, matrix not None):
     """``rows @ matrixᵀ``, float32; a row of the result depends on that row alone; see product.h."""
-    cdef int64_t n = rows.shape[0], k = rows.shape[1], m = matrix.shape[0]
-    if matrix.shape[1] != k:
+    cdef const float[:, ::1] left = np.ascontiguousarray(rows, np.float32)
+    cdef const float[:, ::1] right = np.ascontiguousarray(matrix, np.float32)
+    cdef int64_t n = left.shape[0], k = left.shape[1], m = right.shape[0]
+    if right.shape[1] != k:
         raise ValueError("product: shapes do not fit")
     result = np.zeros((n, m), np.float32)
     if n == 0 or k == 0 or m == 0:
@@ -149,8 +151,8 @@ def product(const float[:, ::1] rows not None, const float[:, ::1] matrix not No
     cdef float[:, ::1] out = result
     cdef float[::1] packed = np.empty(lsq_packed_size(m, k), np.float32)
     with nogil:
-        lsq_pack_matrix(&matrix[0, 0], m, k, &packed[0])
-        lsq_product(_level, &rows[0, 0], &packed[0], n, k, m, &out[0, 0])
+        lsq_pack_matrix(&right[0, 0], m, k, &packed[0])
+        lsq_product(_level, &left[0, 0], &packed[0], n, k, m, &out[0, 0])
     return result
 
 
@@ -163,8 +165,9 @@ cdef int64_t _bytes(const uint8_t[::1] widths) except -1:
     return (total + 7) // 8
 
 
-def pack(const uint16_t[:, ::1] fields not None, const uint8_t[::1] widths not None, int64_t size):
+def pack(numbers not None, const uint8_t[::1] widths not None, int64_t size):
     """Field numbers (n, m) as codes (n, size); see pack.h."""
+    cdef const uint16_t[:, ::1] fields = np.ascontiguousarray(numbers, np.uint16)
     if fields.shape[1] != widths.shape[0] or _bytes(widths) != size:
         raise ValueError("pack: shapes do not fit")
     codes = np.zeros((fields.shape[0], size), np.uint8)

@@ -33,7 +33,7 @@ from ._query.stored import found_payloads, payloads_of, unsound, unsound_payload
 from ._query.trace import Trace
 from ._storage import check, rewrite
 from ._storage.format import kept, keys
-from ._storage.format.meta import Options, StoredEncoder
+from ._storage.format.meta import Options, StoredEncoder, review_due
 from ._storage.format.records import REMEDY
 from ._storage.lmdb import files, growth
 from ._storage.lmdb.env import Env
@@ -758,7 +758,6 @@ class Index:
         >>> index.add([[5, 6]], ids=["a"], upsert=True), len(index)
         (['a'], 2)
         """
-        report = progress or _no_progress
         self._check_writable()
         if isinstance(vectors, Iterator):
             if ids is not None or payloads is not None:
@@ -767,21 +766,20 @@ class Index:
                     "(vectors, ids, payloads)"
                 )
             own = partial(self.add, upsert=upsert, threads=threads, training_progress=training_progress)
-            return loader.add_batches(own, vectors, self._options.ids, report)
+            return loader.add_batches(own, vectors, self._options.ids, progress)
         options = self._options
         addition = loader.Addition(options, vectors, ids, payloads, upsert=upsert, threads=threads)
-        addition.encode_ahead(coder := self._last_coder())
-        with self._writer(addition.bytes(coder)) as writer:
+        with self._writer(addition.encode_ahead(self._last_coder())) as writer:
             if options is not self._options and options != self._options:
-                raise ReplacedError(f"{self._path}: was replaced by another index meanwhile; nothing was added")
-            names = loader.add(writer, addition, self._coder(writer), report, training_progress)
-            self._tidy(writer)
+                raise ReplacedError(f"{self._path}: replaced by another index; nothing was added, open it again")
+            names = loader.add(writer, addition, self._coder(writer), progress, training_progress)
+            if writer.moved_rows:
+                self._tidy(writer)
             return names
 
     def _tidy(self, writer: Writer) -> None:
-        """After a change was committed: compact a small file that has become half empty."""
-        if writer.moved_rows:
-            rewrite.tidy_small(writer, self._options, self._copied_subset)
+        """After a change that moved rows was committed: compact a small file that has become half empty."""
+        rewrite.tidy_small(writer, self._options, self._copied_subset)
 
     def delete(self, ids: Any) -> int:
         """Delete vectors.
@@ -818,7 +816,8 @@ class Index:
         with self._writer() as writer:
             deleted = delete(writer, self._options, asked)
             writer.commit()
-            self._tidy(writer)
+            if writer.moved_rows:
+                self._tidy(writer)
             return deleted
 
     def set_payloads(self, ids: Any, payloads: Any) -> None:
@@ -852,7 +851,8 @@ class Index:
         with self._writer() as writer:
             change.write(writer)
             writer.commit()
-            self._tidy(writer)
+            if writer.moved_rows:
+                self._tidy(writer)
 
     def batch(self) -> Batch:
         """Make several adds and deletes one transaction: all of them are made, or, after an exception, none.
@@ -1061,7 +1061,7 @@ class Index:
         with self._writer() as writer:
             coder = self._coder(writer)
             for _ in range(2):  # finish what was begun; then see whether the encoder still suits the vectors
-                if not writer.state.next_generation and not retraining.review_due(writer, soon=True):
+                if not writer.state.next_generation and not review_due(writer, retraining.LOOK_SOON):
                     break
                 writer.commit()
                 retraining.review(writer, self._options, coder)
@@ -1331,7 +1331,9 @@ class Index:
 
     def _take_turn(self, block: Block[Any]) -> Writer:
         while True:
-            env = self._live()
+            if self._closed:
+                self._check_open()
+            env = self._env
             writer = Writer(env, self._wait, block)
             if env is self._env:
                 return writer
@@ -1363,9 +1365,9 @@ class Index:
 
     def _last_coder(self) -> Coder:
         """The coder of the snapshot that was seen last; a later one may have another."""
-        if self._coder_known is not None:
-            self._live()
-            return self._coder_known[1]
+        known = self._coder_known
+        if known is not None and self._env.pid == os.getpid():
+            return known[1]
         with self._reader() as reader:
             return self._coder(reader)
 

@@ -66,7 +66,7 @@ def new_ids(ids: Any, kind: str, n: int | None = None) -> Ids:
 
 
 def once(ids: Ids) -> Ids:
-    """``ids`` without repetitions."""
+    """``ids`` sorted as the file sorts them, without repetitions."""
     return np.unique(ids) if isinstance(ids, np.ndarray) else sorted(set(ids))
 
 

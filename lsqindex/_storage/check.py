@@ -119,7 +119,7 @@ def _strangers(reader: Reader, store: Store) -> Iterator[str]:
                 fine = fine and not state.cells
             elif db == keys.CELLS:
                 fine = keys.is_cell(key) and state.cells > 0
-            elif db == keys.IDS and key.startswith(keys.sorted_prefix()):
+            elif db == keys.IDS and key.startswith(keys.SORTED):
                 fine = True
             elif db == keys.CODES and key.startswith(b"d"):
                 fine = len(key) == 5
@@ -151,7 +151,7 @@ def _sorted(store: Store, options: Options) -> Iterator[str]:
     if not np.array_equal(np.sort(everything), store.living()):
         yield "sorted ids: not every living row, and no other, is there once"
         return
-    if blocks and blocks[0][0] != keys.sorted_prefix():
+    if blocks and blocks[0][0] != keys.SORTED:
         yield "sorted ids: the first block is missing"
     before: bytes | None = None
     for key, rows in blocks:
@@ -166,7 +166,7 @@ def _sorted(store: Store, options: Options) -> Iterator[str]:
         if any(a >= b for a, b in pairwise(names)):
             yield f"sorted ids: block {key!r} is not sorted"
         before = names[-1] if names else before
-        if not names and key != keys.sorted_prefix():
+        if not names and key != keys.SORTED:
             yield f"sorted ids: block {key!r} is empty"
         if len(rows) > CHUNK_ROWS:
             yield f"sorted ids: block {key!r} is too large"

@@ -207,7 +207,7 @@ def _copy_rows(source: Reader | Writer, columns: list[Column], first: int, rows:
 def _copy_sorted(source: Reader | Writer, ids: Rows, writer: Writer, living: RowNumbers) -> None:
     """The blocks of sorted ids, with new row numbers, all of them full."""
     held = np.empty(0, np.uint32)
-    key = keys.sorted_prefix()
+    key = keys.SORTED
     for _, rows in sorted_ids.blocks(source):
         at = np.searchsorted(living, rows)
         if len(rows) and (at.max() >= len(living) or (living[at] != rows).any()):

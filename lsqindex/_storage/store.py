@@ -17,14 +17,15 @@ allows: what a large delete leaves, later ones or compact() take.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DamagedError, DuplicateIdError, NoVectorsError, ParameterError, ReadOnlyError, UnknownIdError
+from ..errors import DamagedError, DuplicateIdError, NoVectorsError, ParameterError, UnknownIdError
 from .format import deleted, keys, sorted_ids
 from .format.columns import CHUNK_ROWS, Bytes, Column, RowNumbers, codes_column, codes_of, ids_column, vectors_column
-from .format.meta import MAX_ROWS, Options, State
+from .format.meta import MAX_ROWS, Options
 from .format.payload_columns import payload_columns
 from .format.records import REMEDY
 from .format.rows import Rows
@@ -58,9 +59,6 @@ class NewRows:
     vectors: Bytes | None
     payloads: PackedPayloads | None = None
 
-    def __len__(self) -> int:
-        return len(self.codes)
-
 
 @dataclass(frozen=True)
 class _Plan:
@@ -78,13 +76,12 @@ class Store:
     def __init__(self, source: Reader | Writer, options: Options) -> None:
         self.source = source
         self.options = options
+        #: Where the index stands in this transaction.
+        self.state = source.state
+        #: Whoever changes rows has a write transaction.
+        self._writer = cast(Writer, source)
 
     # -- reading ------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> State:
-        """Where the index stands in this transaction."""
-        return self.source.state
 
     def codes(self) -> Rows:
         """The codes."""
@@ -146,21 +143,14 @@ class Store:
 
     # -- writing ------------------------------------------------------------------------------
 
-    @property
-    def _writer(self) -> Writer:
-        if not isinstance(self.source, Writer):
-            raise ReadOnlyError("a snapshot cannot be changed; use a write transaction")
-        return self.source
-
     def columns(self) -> list[Column]:
         """All columns of the valid generation."""
         columns = [codes_column(self.state), ids_column(self.options.ids)]
         if self.options.keep_vectors:
             columns.append(vectors_column(self.options.dim, self.options.keep_vectors))
-        return [*columns, *self._payload_columns()]
-
-    def _payload_columns(self) -> tuple[Column, ...]:
-        return payload_columns(len(self.options.fields)) if self.state.payloads else ()
+        if self.state.payloads:
+            columns += payload_columns(len(self.options.fields))
+        return columns
 
     def row_bytes(self) -> int:
         """About how much a row takes in the file."""
@@ -173,7 +163,7 @@ class Store:
 
         DuplicateIdError, and nothing changed, where an id exists and ``upsert`` is off.
         """
-        if not len(rows):
+        if not len(rows.codes):
             return []
         plan = self._plan(rows.ids, upsert=upsert)
         self.stage(self.state.rows, rows)
@@ -181,22 +171,24 @@ class Store:
 
     def stage(self, first: int, rows: NewRows, codes: Column | None = None) -> None:
         """Write rows that nobody sees yet, from row ``first`` on; ``codes``: a generation that is written ahead."""
-        self._room(first + len(rows))
+        end = first + len(rows.codes)
+        if end > MAX_ROWS:
+            raise self._too_many()
         if rows.payloads is not None:
             self._begin_payloads()
         columns = [codes or codes_column(self.state), *self.columns()[1:]]
         values = [rows.codes, rows.ids, *([] if rows.vectors is None else [rows.vectors])]
-        nothing = [[b""] * len(rows)] * len(self._payload_columns())
-        for column, own in zip(columns, (*values, *(rows.payloads or nothing)), strict=True):
+        payloads = rows.payloads or [[b""] * (end - first)] * (len(columns) - len(values))
+        for column, own in zip(columns, (*values, *payloads), strict=True):
             column.append(self._writer, first, own)
-        self.state.staged_rows = first + len(rows)
+        self.state.staged_rows = end
 
     def _begin_payloads(self) -> None:
         """With the first payload: the rows that are there get none."""
         if not self.state.payloads:
             runs = self.ids().runs()
             self.state.payloads = 1
-            for column in self._payload_columns():
+            for column in payload_columns(len(self.options.fields)):
                 for first, end in runs:
                     column.append(self._writer, first, [b""] * (end - first))
 
@@ -219,7 +211,7 @@ class Store:
         if not upsert:
             _refuse(wanted, old)
         next_id = self.state.next_id
-        if sorted_ids.is_int(ids):
+        if isinstance(ids, np.ndarray):
             low = wanted[wanted < LAST_AUTO_ID]
             next_id = max(next_id, int(low[-1]) + 1 if len(low) else 0)
         return _Plan(changes, old[old >= 0].astype(np.uint32), len(ids), next_id)
@@ -234,18 +226,16 @@ class Store:
         state.next_id = plan.next_id
         if len(replaced):
             deleted.mark(self._writer, replaced)
-        full = range(first // CHUNK_ROWS, state.rows // CHUNK_ROWS)
-        return self._give_back({*full, *(replaced // CHUNK_ROWS).tolist()}, plan.count)
+        chunks = {*range(first // CHUNK_ROWS, state.rows // CHUNK_ROWS), *(replaced // CHUNK_ROWS).tolist()}
+        return self._give_back(chunks, plan.count) if chunks else []
 
     def refuse_known(self, ids: Ids) -> None:
         """DuplicateIdError where one of ``ids`` is in the index."""
         _refuse(ids, self.rows_of(ids))
 
     def delete(self, ids: Ids) -> tuple[int, list[int]]:
-        """Delete what there is of ``ids`` (each once); how many there were, and the chunks that were given back."""
-        wanted = sorted_ids.take(ids, sorted_ids.sort_order(ids))
-        lookup = SortedIds(self.source, self.ids())
-        changes, old = lookup.plan(wanted, np.full(len(wanted), GONE, np.uint32))
+        """Delete those of ``ids``, sorted and each once, that exist; their number, and the chunks given back."""
+        changes, old = SortedIds(self.source, self.ids()).plan(ids, np.full(len(ids), GONE, np.uint32))
         gone = old[old >= 0].astype(np.uint32)
         if not len(gone):
             return 0, []
@@ -260,9 +250,13 @@ class Store:
         On the average a chunk is due for every 1,016 deleted rows; twice as many are allowed, but not more than one
         transaction should hold. Chunks without a living row cost nothing and always go.
         """
-        full = self.state.rows // CHUNK_ROWS
-        flags = {chunk: deleted.chunk_flags(self.source, chunk) for chunk in chunks if chunk < full}
-        due = [chunk for chunk, dead in flags.items() if DEAD_SHARE * int(dead.sum()) >= CHUNK_ROWS]
+        flags: dict[int, NDArray[np.bool_]] = {}
+        due = []
+        for chunk in chunks:
+            if chunk < self.state.rows // CHUNK_ROWS:
+                flags[chunk] = deleted.chunk_flags(self.source, chunk)
+                if DEAD_SHARE * int(flags[chunk].sum()) >= CHUNK_ROWS:
+                    due.append(chunk)
         moved, given = 0, []
         budget = CHUNK_ROWS + 2 * DEAD_SHARE * changed
         if due:
@@ -280,7 +274,8 @@ class Store:
         """Move the living rows of a full chunk to the end, and remove the chunk."""
         writer, state, first = self._writer, self.state, self.state.rows
         writer.moved_rows = True
-        self._room(first + len(living))
+        if first + len(living) > MAX_ROWS:
+            raise self._too_many()
         moved = [Rows.all(column, self.source).gather(living) for column in self.columns()]
         changes: sorted_ids.Changes = []
         if len(living):
@@ -389,11 +384,10 @@ class Store:
             codes_of(state.staged_generation, 1, 0).remove(self._writer, 0, (1 << 32) - 1)
             state.staged_generation = 0
 
-    def _room(self, rows: int) -> None:
-        if rows > MAX_ROWS:
-            raise ParameterError(
-                f"the index has given out {self.state.rows} of {MAX_ROWS} row numbers; compact() makes them free again"
-            )
+    def _too_many(self) -> ParameterError:
+        return ParameterError(
+            f"the index has used {self.state.rows} of {MAX_ROWS} row numbers; compact() makes unused ones free again"
+        )
 
 
 def _refuse(ids: Ids, rows: NDArray[np.int64]) -> None:

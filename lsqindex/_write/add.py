@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from .._inputs.ids import Ids, new_ids
 from .._inputs.options import thread_count
 from .._inputs.payloads import read_payloads
-from .._inputs.vectors import BLOCK_ROWS, Vectors, as_array, blocks, open_rows, read_rows
+from .._inputs.vectors import BLOCK_ROWS, as_array, blocks, open_rows, read_rows
 from .._query.stored import Joined, StoredVectors
 from .._storage.format import keys
 from .._storage.format.columns import CHUNK_ROWS, Column, rows_within
 from .._storage.format.kept import to_bytes, width
-from .._storage.format.meta import Options, Training
+from .._storage.format.meta import Options, Training, review_due
 from .._storage.format.upgrade import upgrade
 from .._storage.lmdb.writer import COMMIT_BYTES, Writer
 from .._storage.store import LAST_AUTO_ID, NewRows, Store
@@ -51,29 +51,28 @@ class Addition:
         self, options: Options, vectors: Any, ids: Any, payloads: Any, *, upsert: bool, threads: int | None
     ) -> None:
         self.options, self.rows = options, open_rows(vectors, options.dim)
-        n = int(self.rows.shape[0])
+        #: How many there are.
+        self.count = n = int(self.rows.shape[0])
         self.upsert = upsert if upsert is False else check_bool("upsert", upsert)
         self.threads = 1 if threads is None and n <= BLOCK_ROWS else thread_count(threads)
         self.payloads = None if payloads is None else read_payloads(payloads, n, options.fields)
         self.ids = None if ids is None and options.ids == "int" else new_ids(ids, options.ids, n)
         self._ahead: tuple[Coder | None, Any] = (None, None)
 
-    def encode_ahead(self, coder: Coder) -> None:
-        """Encode now what :func:`add` will need if the coder is still the same then."""
-        if not self.large(coder):
+    def encode_ahead(self, coder: Coder) -> int:
+        """Encode now what :func:`add` will need if the coder is still the same then; about how many bytes to write."""
+        size = self.bytes(coder)
+        if size <= COMMIT_BYTES:
             self._ahead = coder, self.encoded(coder)
-
-    def __len__(self) -> int:
-        return int(self.rows.shape[0])
+        return size
 
     def bytes(self, coder: Coder) -> int:
-        """About how much they take in the file."""
-        packed = 0 if self.payloads is None else sum(len(payload) for column in self.payloads for payload in column)
-        return len(self) * row_bytes(coder, self.options) + packed
-
-    def large(self, coder: Coder) -> bool:
-        """Whether they are too many for one transaction."""
-        return self.bytes(coder) > COMMIT_BYTES
+        """About how much they take in the file; more than ``COMMIT_BYTES`` are too many for one transaction."""
+        kept = self.options.keep_vectors
+        size = self.count * (coder.code_size + (width(self.options.dim, kept) if kept else 0) + 32)
+        for column in self.payloads or ():
+            size += sum(map(len, column))
+        return size
 
     def new_rows(self, ids: Ids, codes: NDArray[np.uint8], vectors: Any, first: int = 0) -> NewRows:
         """Rows with these codes and kept vectors, which are of the vectors from ``first`` on."""
@@ -85,71 +84,75 @@ class Addition:
         """Codes, and vectors as they are kept, of some of them, or of all."""
         if end is None and self._ahead[0] is coder:
             return self._ahead[1]  # type: ignore[no-any-return]
-        block = read_rows(self.rows, slice(first, end), first=first)
-        return coder.encode(block, self.threads), kept(block, self.options.keep_vectors, first)
+        block, kept = read_rows(self.rows, slice(first, end), first=first), self.options.keep_vectors
+        return coder.encode(block, self.threads), None if kept is None else to_bytes(block, kept, first)
 
     def named(self, next_id: int) -> Ids:
         """Their ids."""
         if self.ids is not None:
             return self.ids
-        if next_id + len(self) > LAST_AUTO_ID:
+        if next_id + self.count > LAST_AUTO_ID:
             raise IdError("ids: there are no unused numbers left; pass ids")
-        return np.arange(next_id, next_id + len(self), dtype=np.int64)
+        return np.arange(next_id, next_id + self.count, dtype=np.int64)
 
     def check(self) -> None:
         """Look at every vector, before anything is written."""
         for first, block in blocks(self.rows):
-            kept(block, self.options.keep_vectors, first)
+            if self.options.keep_vectors is not None:
+                to_bytes(block, self.options.keep_vectors, first)
 
 
 def add(
     writer: Writer,
     addition: Addition,
     coder: Coder,
-    report: Progress,
+    report: Progress | None = None,
     training_progress: FitProgress | None = None,
 ) -> Ids:
     """Add in the open transaction, and commit; the ids. Trains first, where enough vectors are there now."""
-    options, old, training = addition.options, coder, None
-    due = not coder.trained and len(addition) > 0 and _count_after(writer, addition) >= options.train_size
-    if due or not coder.floats:
+    options, old, training, n = addition.options, coder, None, addition.count
+    due = not coder.trained and n > 0 and _count_after(writer, addition) >= options.train_size
+    if not coder.present and (due or not coder.floats):
         coder.check_present()  # before the vectors are read
-    if due or addition.large(coder):
+    large = addition.bytes(coder) > COMMIT_BYTES
+    if due or large:
         addition.check()
     if due:
         stored = StoredVectors(Store(writer, options), coder)
         both = Joined(stored, addition.rows)
-        coder, training = retraining.first_fit(writer, options, coder, both, len(addition), training_progress)
+        coder, training = retraining.first_fit(writer, options, coder, both, n, training_progress)
+        large = addition.bytes(coder) > COMMIT_BYTES
     ids = addition.named(writer.state.next_id)
-    if addition.large(coder):
+    if large:
         if not addition.upsert:
             Store(writer, options).refuse_known(ids)
         review = _add_large(writer, addition, ids, old, coder, training, report)
     else:
         codes, vectors = addition.encoded(coder)
         if due:
-            recode(writer, options, old, coder, addition.threads, writer.state.count + len(addition), training)
+            recode(writer, options, old, coder, addition.threads, writer.state.count + n, training)
         if writer.get(keys.META, keys.SUBSET) is not None:
-            choose_tables(writer, coder, len(addition))
-        insert(writer, addition.new_rows(ids, codes, vectors), options, upsert=addition.upsert)
-        review = retraining.review_due(writer)
-        report(len(addition), len(addition))  # before the commit: if it raises, nothing was added
+            choose_tables(writer, coder, n)
+        insert(writer, NewRows(ids, codes, vectors, addition.payloads), options, upsert=addition.upsert)
+        review = review_due(writer, retraining.LOOK)
+        if report is not None:
+            report(n, n)  # before the commit: if it raises, nothing was added
         writer.commit()
-    if due or len(addition) >= _SETTLED_ROWS:
+    if due or n >= _SETTLED_ROWS:
         subsets.settle(writer)
     if review or writer.state.next_generation:
         # What cannot be rewritten now (a full disk), later adds rewrite.
         with Committed("the vectors were added"):
             if review:
                 retraining.review(writer, options, coder, addition.rows)
-            retraining.catch_up(writer, options, coder, addition.threads, len(addition))
+            retraining.catch_up(writer, options, coder, addition.threads, n)
         writer.abort()
     return ids
 
 
 def _count_after(writer: Writer, addition: Addition) -> int:
     """How many vectors there will be."""
-    count = writer.state.count + len(addition)
+    count = writer.state.count + addition.count
     if addition.upsert and addition.ids is not None and count >= addition.options.train_size:
         count -= int((Store(writer, addition.options).rows_of(addition.ids) >= 0).sum())
     return count
@@ -165,7 +168,7 @@ def insert(writer: Writer, rows: NewRows, options: Options, *, upsert: bool, nes
 def _insert(options: Options, rows: NewRows, upsert: bool, writer: Writer) -> None:
     gone = Store(writer, options).insert(rows, upsert=upsert)
     if writer.get(keys.META, keys.SUBSET) is not None:
-        subsets.follow(writer, len(rows), gone)
+        subsets.follow(writer, len(rows.codes), gone)
 
 
 def _add_large(
@@ -175,13 +178,13 @@ def _add_large(
     old: Coder,
     coder: Coder,
     training: Training | None,
-    report: Progress,
+    report: Progress | None,
 ) -> bool:
     """Stage rows, and codes where the index was trained for them, in several transactions; then show all in one.
 
     Whether it is time to look if the encoder still suits the vectors.
     """
-    options, n, at = addition.options, len(addition), 0
+    options, n, at = addition.options, addition.count, 0
     first = writer.state.rows
     each = addition.bytes(coder) // n
     step = rows_within(COMMIT_BYTES, each)
@@ -196,12 +199,13 @@ def _add_large(
             writer.commit()
             writer.begin(step * each)
             at = end
-            report(at, n)
+            if report is not None:
+                report(at, n)
         if column is not None:
             switch(writer, options, coder, column, writer.state.count + n, training)
         choose_tables(writer, coder, n)
         writer.run(partial(_publish, options, ids, addition.upsert))
-        review = retraining.review_due(writer)
+        review = review_due(writer, retraining.LOOK)
         writer.commit()
         return review
     except BaseException:
@@ -218,18 +222,7 @@ def _publish(options: Options, ids: Ids, upsert: bool, writer: Writer) -> None:
     subsets.follow(writer, len(ids), gone)
 
 
-def row_bytes(coder: Coder, options: Options) -> int:
-    """About how much a row takes in the file."""
-    vectors = width(options.dim, options.keep_vectors) if options.keep_vectors else 0
-    return coder.code_size + vectors + 32
-
-
-def kept(vectors: Vectors, layout: str | None, first: int = 0) -> NDArray[np.uint8] | None:
-    """Vectors as they are kept, as bytes; None where they are not."""
-    return None if layout is None else to_bytes(vectors, layout, first)
-
-
-def add_batches(add: Callable[..., Ids], batches: Iterator[Any], kind: str, report: Progress) -> Ids:
+def add_batches(add: Callable[..., Ids], batches: Iterator[Any], kind: str, report: Progress | None) -> Ids:
     """Add the batches of an iterator, each by ``add(vectors, …)``, a transaction of its own; all ids."""
     given: list[Any] = []
     done = 0
@@ -247,7 +240,8 @@ def add_batches(add: Callable[..., Ids], batches: Iterator[Any], kind: str, repo
             own = add(rows, *parts[1:])
             given.append(own)
             done += len(own)
-            report(done, None)
+            if report is not None:
+                report(done, None)
     except BaseException as error:
         if done:
             add_note(error, f"add(): the first {done} vectors were added before this, and stay in the index")

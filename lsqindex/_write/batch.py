@@ -90,7 +90,7 @@ class Batch(Block["Batch"]):
         addition = loader.Addition(options, vectors, ids, payloads, upsert=upsert, threads=threads)
         names = addition.named(writer.state.next_id)
         rows = addition.new_rows(names, *addition.encoded(coder))
-        choose_tables(writer, coder, len(rows))
+        choose_tables(writer, coder, len(rows.codes))
         loader.insert(writer, rows, addition.options, upsert=upsert, nested=True)
         return names
 

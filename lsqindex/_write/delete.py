@@ -24,11 +24,11 @@ def read_deletion(ids: Any, kind: str) -> Any:
 
 
 def delete(writer: Writer, options: Options, asked: Any, *, nested: bool = False) -> int:
-    """Delete ids (each once), or what a condition lets through, in the open transaction; how many there were."""
+    """Delete ids (sorted, each once), or what a condition lets through, in the open transaction; their number."""
     names = asked
     if isinstance(asked, Condition):
         store = Store(writer, options)
-        names = store.ids_of(select(store, asked))
+        names = once(store.ids_of(select(store, asked)))
     return writer.run(partial(_delete, options, names), nested=nested)
 
 

@@ -31,7 +31,7 @@ from .._inputs.vectors import Vectors, sample_rows
 from .._query.stored import StoredVectors, vectors_of
 from .._storage.format import keys, records
 from .._storage.format.columns import CHUNK_ROWS
-from .._storage.format.meta import MAX_ERROR, MAX_ROWS, Options, Training, read_training
+from .._storage.format.meta import MAX_ERROR, MAX_ROWS, Options, Training, read_training, review_due
 from .._storage.lmdb.known import Slot
 from .._storage.lmdb.reader import Reader
 from .._storage.lmdb.writer import COMMIT_BYTES, Writer
@@ -49,7 +49,7 @@ _MEASURED = 2048
 _SAMPLED, _MOST_SAMPLED = 8192, 16_384
 
 #: Look again when this share of the vectors, one in so many, was added since the last look; ``merge()`` looks sooner.
-_LOOK, _LOOK_SOON = 4, 64
+LOOK, LOOK_SOON = 4, 64
 
 #: The error is clearly larger than expected above this ratio. On shuffled vectors the ratio stays below 1.01; on
 #: vectors sorted by topic it is 1.07 when half as many rows again were added, and rises (bench/order_of_adds.py).
@@ -128,14 +128,6 @@ class _Picked:
 
 
 # -- review ---------------------------------------------------------------------------------------
-
-
-def review_due(source: Reader | Writer, *, soon: bool = False) -> bool:
-    """Whether so many rows were added since the last look that it is time for another."""
-    known, state = read_training(source), source.state
-    if known is None or state.next_generation:
-        return False
-    return state.rows - known.reviewed >= max(1, state.count // (_LOOK_SOON if soon else _LOOK))
 
 
 def review(writer: Writer, options: Options, coder: Coder, added: Any = None) -> None:
@@ -279,7 +271,7 @@ def after_batch(writer: Writer, opened: Callable[[Writer], tuple[Options, Coder]
             if writer.state.count >= options.train_size:
                 train(writer, options, coder, thread_count(None))
         else:
-            due = review_due(writer)
+            due = review_due(writer, LOOK)
             writer.abort()
             if due:
                 review(writer, options, coder)

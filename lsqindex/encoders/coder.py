@@ -40,6 +40,8 @@ class Coder:
 
     def __init__(self, encoder: Encoder, dim: int, metric: Metric) -> None:
         self.encoder, self.dim, self.metric = encoder, dim, metric
+        #: Whether only directions count: vectors are encoded at length 1.
+        self.unit = METRICS[metric].unit
         #: Whether codes are the encoder's; until then they are the vectors, float32.
         self.trained = encoder.is_fitted
         #: What the stored codes look like, and the bytes of one.
@@ -74,12 +76,12 @@ class Coder:
         """Codes of checked float32 vectors."""
         if self.floats:
             return np.ascontiguousarray(vectors, "<f4").view(np.uint8)
-        seen = self.prepare(vectors)
+        seen = self.prepare(vectors) if self.unit else vectors
         if len(seen) > BLOCK_ROWS:
             codes = self.encoder.encode(seen, threads=threads)
         else:  # checked by now, and one block
             codes = self.layout.pack(self.encoder._encode(seen))
-        if METRICS[self.metric].unit:
+        if self.unit:
             zeros = ~vectors.any(axis=1)
             if zeros.any():
                 codes[zeros] = self._zero_code
@@ -119,7 +121,7 @@ class Absent(Coder):
     def __init__(
         self, stored: StoredEncoder, dim: int, metric: Metric, code_size: int, head: int, error: LsqIndexError
     ) -> None:
-        self.dim, self.metric = dim, metric
+        self.dim, self.metric, self.unit = dim, metric, METRICS[metric].unit
         self.trained, self.floats, self.code_size = stored.fitted is not None, head == 0, code_size
         self._stored, self._head, self._error = stored, head, error
         self.why = str(error)
@@ -202,7 +204,7 @@ class Prepared:
             block = np.ascontiguousarray(self._rows[where], np.float32)
         if not np.isfinite(block).all():
             return block
-        if METRICS[self._coder.metric].unit:
+        if self._coder.unit:
             there = block.any(axis=1)
             if there.any() and not there.all():
                 block = block[np.where(there, np.arange(len(block)), np.resize(np.flatnonzero(there), len(block)))]

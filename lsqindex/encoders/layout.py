@@ -18,7 +18,9 @@ so that searching knows layouts and tables, and no encoder by name.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,9 +136,10 @@ class Layout:
     def _widths(self) -> NDArray[np.uint8]:
         return np.array(self.bits, np.uint8)
 
-    def pack(self, fields: NDArray[np.uint16]) -> NDArray[np.uint8]:
-        """Field numbers, shape (n, fields), as codes, shape (n, code_size)."""
-        return _kernels.pack(np.ascontiguousarray(fields, np.uint16), self._widths, self.code_size)
+    @cached_property
+    def pack(self) -> Callable[[NDArray[np.uint16]], NDArray[np.uint8]]:
+        """Makes codes, shape (n, code_size), of field numbers, shape (n, fields)."""
+        return partial(_kernels.pack, widths=self._widths, size=self.code_size)
 
     def unpack(self, codes: NDArray[np.uint8]) -> NDArray[np.uint16]:
         """The numbers of all fields of ``codes``, checked against ``levels``."""

@@ -12,12 +12,13 @@ number within 1e-15 of a rounding edge would still differ; that is a chance of o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._compiled import encoding as _kernels
+from .._compiled.encoding import product as product
 
 #: What is kept in float32, and what is computed in float64 on the way there.
 Float32 = NDArray[np.floating[Any]]
@@ -43,19 +44,18 @@ def settled(array: Float64) -> Float32:
     return np.where(small, 0.0, rounded).astype(np.float32)
 
 
-def product(rows: Float32, matrix: Float32) -> Float32:
-    """``rows @ matrixᵀ``; a row of the result depends on that row alone."""
-    return _kernels.product(np.ascontiguousarray(rows, np.float32), np.ascontiguousarray(matrix, np.float32))
-
-
 def mean_of(vectors: Float32) -> Float32:
     """The mean row."""
     return settled(vectors.mean(axis=0, dtype=np.float64))
 
 
+#: a·b of each row of two matrices.
+inner = partial(np.einsum, "ij,ij->i")
+
+
 def squares(vectors: Float32) -> Float32:
     """‖x‖² of every row."""
-    out: Float32 = np.einsum("ij,ij->i", vectors, vectors)
+    out: Float32 = inner(vectors, vectors)
     return out
 
 

@@ -198,7 +198,9 @@ class LSQ(Encoder):
 
     def _fit(self, sample: Vectors, progress: Progress) -> None:
         rng = np.random.default_rng(self.seed)
-        lengths, sample = self._split(sample)
+        lengths = np.empty(0, np.float32)
+        if self.scalar == "length":  # the code is of directions
+            lengths, sample = split_lengths(sample)
         self._mean = mean_of(sample)
         centred = sample - self._mean
         variances, axes = principal_axes(centred)
@@ -245,12 +247,6 @@ class LSQ(Encoder):
     @property
     def _length_scalar(self) -> LengthScalar | None:
         return self._scalar if self.scalar == "length" and isinstance(self._scalar, LengthScalar) else None
-
-    def _split(self, vectors: Vectors) -> tuple[Float32, Vectors]:
-        """Lengths, and what the code is of: directions where the scalar has the lengths, else the vectors."""
-        if self.scalar == "length":
-            return split_lengths(vectors)
-        return np.empty(0, np.float32), vectors
 
     def _learn_head(
         self, sample: Vectors, lengths: Float32, centred: Vectors, projected: Vectors, fields: Fields
@@ -342,7 +338,9 @@ class LSQ(Encoder):
         return make_coder(self._rows, self.levels, self._noise, self.refine)
 
     def _encode(self, block: Vectors) -> Fields:
-        lengths, block = self._split(block)
+        lengths = np.empty(0, np.float32)
+        if self.scalar == "length":
+            lengths, block = split_lengths(block)
         centred = block - self._mean
         projected = product(centred, self._axes)
         fields = self._coder(projected)
@@ -356,7 +354,7 @@ class LSQ(Encoder):
         Not right, but as far out as can be said; a scalar or a code cut short would make them near to all queries.
         """
         values = coded_values(fields, self.levels)
-        if (by_length := self._length_scalar) is not None:
+        if self.scalar == "length" and (by_length := self._length_scalar) is not None:
             return by_length.encode_lengths(centred, projected, lengths, values, self._rows)
         steps, shrink = self._scalar.encode(centred, projected, values, self._rows)
         at = np.flatnonzero(shrink < 1)

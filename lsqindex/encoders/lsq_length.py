@@ -152,7 +152,7 @@ class LengthScalar(RowScalar):
 
         Codes that do not reach their rows would have nearly none of it, and be near to all queries: there is a limit.
         """
-        error = self._expected(centred, projected, coded)
+        error = self._expected(squares(centred), projected, coded)
         error += product(centred, self.unit_mean[None])[:, 0] - product(coded, self._mean_shift[None])[:, 0]
         part: Vectors = np.maximum(1 - error / self.cosine, self._least)
         return part

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from .._inputs.vectors import BLOCK_ROWS, Vectors
 from .base import State, StateReader
-from .linalg import Float32, Float64, gram, product, ridge, settled, squares
+from .linalg import Float32, Float64, gram, inner, product, ridge, settled, squares
 from .lsq_training import water_level
 
 #: Queries played by training vectors, their neighbours, and the rows these are looked for in.
@@ -96,7 +96,8 @@ class RowScalar:
     def fit(self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32) -> None:
         """Learn what the bits tell of s, the range of the rest, and how far below zero an estimate may be."""
         coded = product(values, rows.T)
-        exact, own = self._exact(centred, projected, coded), squares(coded)
+        own = inner(coded, coded)
+        exact = self._exact(centred, projected, coded, own)
         middle, far = np.quantile((own - exact).astype(np.float64), [0.5, 0.9])
         self._below = settled(np.array([middle + DEEPEST * (far - middle)]))[0]
         exact = np.maximum(exact, own - self._below)
@@ -106,16 +107,20 @@ class RowScalar:
         self._low, self._step = _best_range(exact - mean - product(values, self._weights[None])[:, 0], 1 << self.bits)
         self._low = np.float32(self._low + mean)
 
-    def _exact(self, centred: Vectors, projected: Vectors, coded: Vectors) -> Vectors:
-        """s before it is stored; ``coded`` is the reconstruction in the principal axes."""
+    def _exact(self, centred: Vectors, projected: Vectors, coded: Vectors, own: Vectors) -> Vectors:
+        """s before it is stored; ``coded`` is the reconstruction in the principal axes, and ``own`` its squares."""
         if self.kind == "norm":
-            return squares(coded)
-        return squares(centred) - 2 * self._expected(centred, projected, coded)
+            return own
+        whole: Vectors = inner(centred, centred)
+        return whole - 2 * self._expected(whole, projected, coded)
 
-    def _expected(self, centred: Vectors, projected: Vectors, coded: Vectors) -> Vectors:
-        """What a neighbour's inner product with e = x − x̂ is on average; neighbours are centred, too."""
-        rest = np.maximum(squares(centred) - squares(projected), 0)
-        expected: Vectors = np.einsum("ij,ij->i", self._shift + self._rho * projected, projected - coded)
+    def _expected(self, whole: Vectors, projected: Vectors, coded: Vectors) -> Vectors:
+        """What a neighbour's inner product with e = x − x̂ is on average; neighbours are centred, too.
+
+        ``whole`` are the squared lengths of the centred vectors, with what the projection leaves out.
+        """
+        rest = np.maximum(whole - inner(projected, projected), 0)
+        expected: Vectors = inner(self._shift + self._rho * projected, projected - coded)
         expected += np.float32(self._rho_rest) * rest
         return expected
 
@@ -129,9 +134,9 @@ class RowScalar:
         row whose s cannot be large enough for that.
         """
         coded = product(values, rows.T)
-        told, own = product(values, self._weights[None])[:, 0], squares(coded)
+        told, own = product(values, self._weights[None])[:, 0], inner(coded, coded)
         least = own - self._below
-        steps = self._steps(np.maximum(self._exact(centred, projected, coded), least) - told)
+        steps = self._steps(np.maximum(self._exact(centred, projected, coded, own), least) - told)
         top = told + self._low + self._step * np.float32((1 << self.bits) - 1)
         long = least > top + self._step / 2
         shrink = np.ones(len(steps), np.float32)

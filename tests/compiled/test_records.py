@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lsqindex import Index, LsqIndexError
 from lsqindex._compiled import records as _records
-from lsqindex._storage.format import columns, keys, records
+from lsqindex._storage.format import columns, records
 from lsqindex._storage.lmdb import pages
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
@@ -161,7 +161,7 @@ def fill_strings(column: Records, values: list[str]) -> dict[int, str]:
     for start, count in column.stored():
         part = [values[(at + i) % len(values)] for i in range(count)]
         at += count
-        text, ends = keys.utf8(part)
+        text, ends = columns.utf8(part)
         column.hold(records.encode(records.Header(records.IDS, count, start), ends.tobytes() + text.tobytes()))
         wanted.update({start + i: part[i] for i in range(count)})
     return {row: wanted[row] for row in column.rows}
@@ -239,7 +239,7 @@ def test_a_row_that_no_record_holds_is_a_lookup_error(column: Records, draw: st.
     with pytest.raises(LookupError, match=str(row)):
         _records.gather_strings(*column.arrays(), rows)
     with pytest.raises(LookupError):
-        text, ends = keys.utf8(["x"])
+        text, ends = columns.utf8(["x"])
         _records.find_strings(*column.arrays(), np.array([row], np.uint32), text, ends)
 
 
@@ -275,7 +275,7 @@ def test_find_strings_is_bisect_over_utf8(there: list[str], wanted: list[str], r
     ordered = sorted(there, key=str.encode)
     rows = np.array(sorted(range(len(there)), key=lambda row: there[row].encode()), np.uint32)
     wanted = sorted({*wanted, *there[::2]})
-    text, ends = keys.utf8(wanted)
+    text, ends = columns.utf8(wanted)
     places, found = _records.find_strings(*column.arrays(), rows, text, ends)
     names = [value.encode() for value in ordered]
     assert places.tolist() == [bisect_left(names, value.encode()) for value in wanted]

@@ -45,7 +45,7 @@ FROZEN_KEYS = [
     (keys.centre(258), b"c\0\0\1\2"),
     (keys.cell(0), b"k\0\0\0\0"),
     (keys.cell_tail(0xFFFFFFFF), b"t\xff\xff\xff\xff"),
-    (keys.sorted_prefix(), b"s"),
+    (keys.SORTED, b"s"),
     (keys.sorted_int(0), b"s\x80\0\0\0\0\0\0\0"),
     (keys.sorted_int(1), b"s\x80\0\0\0\0\0\0\1"),
     (keys.sorted_int(-2), b"s\x7f\xff\xff\xff\xff\xff\xff\xfe"),
@@ -150,7 +150,7 @@ def test_payloads_are_frozen() -> None:
     assert columns.to_blocks(codes, 1).tobytes() == apart  # the first bytes of all codes, then the others
     for payload, head in ((whole, 3), (apart, 1)):
         assert np.array_equal(columns.from_blocks(payload, 33, 3, head), codes)
-    text, ends = keys.utf8(["a", "", "né"])
+    text, ends = columns.utf8(["a", "", "né"])
     assert (text.tobytes(), ends.tobytes()) == (b"an\xc3\xa9", bytes.fromhex("01000000 01000000 04000000"))
     ids = columns.ids_column("int")
     small, large = ids.encode(32, np.array([0, 2**32 - 1])), ids.encode(32, np.array([-5, 1]))

@@ -14,9 +14,10 @@ become the part. 4,064 rows are 127 blocks of 32, and just fill whole pages wher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -104,21 +105,10 @@ class Column:
         start = chunk + (row - chunk) // self.part_rows * self.part_rows
         return start, min(start + self.part_rows, chunk + CHUNK_ROWS)
 
-    def parts(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """As :meth:`part`, for many rows at once."""
-        chunks = rows // CHUNK_ROWS * CHUNK_ROWS
-        starts = chunks + (rows - chunks) // self.part_rows * self.part_rows
-        return starts, np.minimum(starts + self.part_rows, chunks + CHUNK_ROWS)
-
-    def key(self, first: int) -> bytes:
-        """The key of the record that begins with that row."""
-        return self.prefix + first.to_bytes(4, "big")
-
-    def fits(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether payloads of these sizes can be of so many rows each; never, for strings."""
-        rows = (counts + BLOCK_ROWS - 1) // BLOCK_ROWS * BLOCK_ROWS if self.blocked else counts
-        fit: NDArray[np.bool_] = (sizes == self.width * rows) & np.bool_(self.width > 0)
-        return fit | (sizes == 4 * rows) if self.ints else fit
+    @cached_property
+    def key(self) -> Callable[[int], bytes]:
+        """The key of the record that begins with a row."""
+        return keys.rows(self.prefix)
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -129,7 +119,8 @@ class Column:
             begin, end = self._record(at, last)
             body = values[at - first : end - first]
             if begin < at:
-                body = _join(self._take(writer, begin, at), body)
+                parts = (*self._take(writer, begin, at), body)
+                body = list(chain(*parts)) if self.listed else np.concatenate(parts)
             writer.put(self.db, self.key(begin), self.encode(begin, body))
             at = end
 
@@ -176,7 +167,7 @@ class Column:
         cursor.close()
         self.remove(writer, start, (1 << 32) - 1)
         if kept:
-            self.append(writer, start, _join(kept[:-1], kept[-1]))
+            self.append(writer, start, list(chain(*kept)) if self.listed else np.concatenate(kept))
 
     @cached_property
     def ints(self) -> bool:
@@ -214,7 +205,7 @@ class Column:
         """The row count and the payload of a record whose every size has been checked."""
         found = None if value is None else _records.decode(value)
         if not found:
-            raise self._damage(value, first)
+            raise records.damage(value, f"{self.what} from row {first} on")
         kind, count, at, width, generation, head = found
         start, end = self.part(first)
         fits = width == self.width or (self.ints and width == 4)
@@ -224,10 +215,7 @@ class Column:
             or not 1 <= count <= end - first
             or (first - start) % self.piece_rows
         ):
-            raise DamagedError(
-                f"{self.what} from row {first} on: the record is another one ({records.Header(*found)}); "
-                f"{records.REMEDY}"
-            )
+            raise records.damage(value, f"{self.what} from row {first} on")
         payload = memoryview(value)[records.HEADER_SIZE :]
         if self.listed:
             self._check_list(payload, count, f"{self.what} from row {first} on")
@@ -237,22 +225,11 @@ class Column:
             )
         return count, payload
 
-    def _damage(self, value: Any, first: int) -> DamagedError:
-        """The error for a record that is missing, or none."""
-        what = f"{self.what} from row {first} on"
-        if value is None:
-            return DamagedError(f"{what}: missing; {records.REMEDY}")
-        try:
-            records.decode(value, what)
-        except DamagedError as error:
-            return error
-        return DamagedError(f"{what}: the record is another one; {records.REMEDY}")
-
     # -- rows that differ in size: string ids here, others in payload_columns.py ----------------
 
     def _packed(self, values: Values) -> bytes:
         """Where each ends, and then all of them."""
-        text, ends = keys.utf8(values)
+        text, ends = utf8(values)
         return ends.tobytes() + text.tobytes()
 
     def unpacked(self, payload: memoryview, count: int) -> Values:
@@ -270,11 +247,23 @@ class Column:
         return _records.gather_strings(column.starts, column.counts, column.addresses, rows)
 
 
+def utf8(values: Sequence[str]) -> tuple[Bytes, RowNumbers]:
+    """Strings as their bytes one after another, and where each ends."""
+    return joined([value.encode() for value in values])
+
+
+def joined(parts: Sequence[bytes]) -> tuple[Bytes, RowNumbers]:
+    """Bytes one after another, and where each ends."""
+    return np.frombuffer(b"".join(parts), np.uint8), np.cumsum([*map(len, parts)], dtype=np.uint32)
+
+
 def cut(payload: memoryview, count: int) -> list[bytes]:
     """The rows of a payload: where each ends, and then all of them."""
-    ends = np.frombuffer(payload, np.uint32, count).tolist()
-    body = bytes(payload[4 * count :])
-    return [body[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+    body, begin, parts = bytes(payload[4 * count :]), 0, []
+    for end in np.frombuffer(payload, np.uint32, count).tolist():
+        parts.append(body[begin:end])
+        begin = end
+    return parts
 
 
 def check_cuts(payload: memoryview, count: int, longest: int, what: str) -> None:
@@ -337,9 +326,3 @@ def from_blocks(payload: Any, n: int, width: int, head: int) -> Bytes:
 
 def _round_up(rows: int) -> int:
     return (rows + BLOCK_ROWS - 1) // BLOCK_ROWS * BLOCK_ROWS
-
-
-def _join(parts: Sequence[Values], last: Values) -> Values:
-    if isinstance(last, list):
-        return [value for part in (*parts, last) for value in part]
-    return np.concatenate([*parts, last]) if parts else last

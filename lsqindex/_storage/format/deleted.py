@@ -28,15 +28,16 @@ def load(source: Reader | Writer, segment: int) -> NDArray[np.uint8] | None:
     return None if value is None else decode(value, segment)
 
 
-def decode(value: object, segment: int) -> NDArray[np.uint8]:
+def decode(value: Any, segment: int) -> NDArray[np.uint8]:
     """The bits of a record."""
-    what = f"deleted rows of segment {segment}"
-    header, payload = records.decode(value, what)
-    bits = np.frombuffer(payload, np.uint8).copy()
-    if header != records.Header(records.DELETED, header.count, segment) or len(bits) != _BYTES:
-        raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
-    if int(np.unpackbits(bits).sum()) != header.count or not header.count:
-        raise DamagedError(f"{what}: {header.count} bits should be set; {records.REMEDY}")
+    what, found = f"deleted rows of segment {segment}", _records.decode(value)
+    if not found or found != (records.DELETED, found[1], segment, 0, 0, 0):
+        raise records.damage(value, what)
+    bits = np.frombuffer(value, np.uint8)[records.HEADER_SIZE :].copy()
+    if len(bits) != _BYTES:
+        raise records.damage(value, what)
+    if int(np.unpackbits(bits).sum()) != found[1] or not found[1]:
+        raise DamagedError(f"{what}: {found[1]} bits should be set; {records.REMEDY}")
     return bits
 
 
@@ -120,5 +121,5 @@ def _store(writer: Writer, segment: int, flags: NDArray[np.bool_]) -> None:
     if not count:
         writer.delete(keys.CODES, keys.deleted(segment))
         return
-    header = records.Header(records.DELETED, count, segment)
-    writer.put(keys.CODES, keys.deleted(segment), records.encode(header, np.packbits(flags, bitorder="little")))
+    bits = np.packbits(flags, bitorder="little")
+    writer.put(keys.CODES, keys.deleted(segment), _records.encode(records.DELETED, count, segment, 0, 0, 0, bits))

@@ -24,10 +24,8 @@ ids has the key "s" alone and so comes before every id.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable
+from functools import partial
 
 META, CODES, IDS, VECTORS, POSTINGS = b"meta", b"codes", b"ids", b"vectors", b"postings"
 PAYLOADS, CELLS = b"payloads", b"cells"
@@ -39,6 +37,9 @@ DATABASES_OF = {1: DATABASES[:4], 2: DATABASES[:5], 3: DATABASES[:6], 4: DATABAS
 OPTIONS, STATE, ENCODER, SUBSET = b"options", b"state", b"encoder", b"subset"
 #: The last automatic training, and what belongs to the next generation of codes while that is being written.
 TRAINING, NEXT_ENCODER, NEXT_TRAINING = b"training", b"next-encoder", b"next-training"
+
+#: What the keys of all blocks of rows sorted by id begin with; also the key of the first block.
+SORTED = b"s"
 
 #: A string id has at most this many bytes of UTF-8: LMDB's keys have 511.
 MAX_ID_BYTES = 480
@@ -74,9 +75,18 @@ def field_of(prefix: bytes) -> int:
     return int(struct.unpack(">H", prefix[1:3])[0])
 
 
+def rows(prefix: bytes) -> Callable[[int], bytes]:
+    """The keys of a column, by the first row of each record.
+
+    >>> rows(b"i")(3)
+    b'i\\x00\\x00\\x00\\x03'
+    """
+    return partial(struct.Struct(f">{len(prefix)}sI").pack, prefix)
+
+
 def row(prefix: bytes, first: int) -> bytes:
     """The record of a column that begins with row ``first``."""
-    return prefix + struct.pack(">I", first)
+    return rows(prefix)(first)
 
 
 def row_of(key: bytes) -> int:
@@ -89,9 +99,8 @@ def deleted_prefix() -> bytes:
     return b"d"
 
 
-def deleted(segment: int) -> bytes:
-    """The deleted rows of a segment."""
-    return b"d" + struct.pack(">I", segment)
+#: The deleted rows of a segment, by its number.
+deleted: Callable[[int], bytes] = rows(deleted_prefix())
 
 
 def postings_prefix() -> bytes:
@@ -132,11 +141,6 @@ def is_cell(key: bytes) -> bool:
     return len(key) == 5 and key[:1] in (b"c", b"k", b"t")
 
 
-def sorted_prefix() -> bytes:
-    """All blocks of rows sorted by id; also the key of the first block."""
-    return b"s"
-
-
 def sorted_int(value: int) -> bytes:
     """The block that begins with an int id."""
     return b"s" + struct.pack(">Q", value + (1 << 63))
@@ -150,14 +154,3 @@ def sorted_str(value: bytes) -> bytes:
 def int_of(key: bytes) -> int:
     """The int id of a block's key."""
     return int(struct.unpack(">Q", key[1:])[0]) - (1 << 63)
-
-
-def utf8(values: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
-    """Strings as their bytes one after another, and where each ends."""
-    return joined([value.encode() for value in values])
-
-
-def joined(parts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
-    """Bytes one after another, and where each ends."""
-    ends = np.cumsum([len(part) for part in parts], dtype=np.uint32)
-    return np.frombuffer(b"".join(parts), np.uint8), ends

@@ -262,6 +262,17 @@ def read_training(source: Reader | Writer, key: bytes = keys.TRAINING) -> Traini
     return None if value is None else _training(bytes(value))
 
 
+def review_due(source: Reader | Writer, share: int) -> bool:
+    """Whether one row in ``share`` was added since the error of an automatic training was last measured.
+
+    Not while the codes of another encoder are being written.
+    """
+    known, state = read_training(source), source.state
+    if known is None or state.next_generation:
+        return False
+    return state.rows - known.reviewed >= max(1, state.count // share)
+
+
 @lru_cache
 def _training(record: bytes) -> Training:
     return Training.from_record(record)

@@ -20,7 +20,7 @@ from ..._compiled import records as _records
 from ..._threads.cached import cached_property
 from ...errors import DamagedError
 from . import keys, records
-from .columns import CHUNK_ROWS, Column, RowNumbers, Values, check_cuts, cut
+from .columns import CHUNK_ROWS, Column, RowNumbers, Values, check_cuts, cut, joined
 
 if TYPE_CHECKING:
     from .rows import Rows
@@ -49,7 +49,7 @@ class PayloadColumn(Column):
         return 8
 
     def _packed(self, values: Values) -> bytes:
-        body, ends = keys.joined(values)
+        body, ends = joined(values)
         return ends.tobytes() + body.tobytes()
 
     def unpacked(self, payload: memoryview, count: int) -> Values:
@@ -73,16 +73,18 @@ class FieldColumn(Column):
         return f"field {keys.field_of(self.prefix)}"
 
     def _packed(self, values: Values) -> bytes:
-        distinct = {value: number for number, value in enumerate(dict.fromkeys(value for value in values if value))}
-        numbers = np.array([distinct.get(value, ABSENT) for value in values], "<u2")
+        distinct: dict[bytes, int] = {}
+        numbers = []
+        for value in values:
+            numbers.append(distinct.setdefault(value, len(distinct)) if value else ABSENT)
         header: bytes = msgpack.Packer().pack_array_header(len(distinct))
-        return b"".join((numbers.tobytes(), header, *distinct))
+        return b"".join((np.array(numbers, "<u2").tobytes(), header, *distinct))
 
     def unpacked(self, payload: memoryview, count: int) -> Values:
         """The rows of a payload that has been checked."""
         numbers, values = self.numbered(payload, count)
-        packed = [*(msgpack.packb(value) for value in values), b""]
-        return [packed[number] for number in np.minimum(numbers, len(values)).tolist()]
+        packed = [*map(msgpack.packb, values), b""]
+        return [*map(packed.__getitem__, np.minimum(numbers, len(values)).tolist())]
 
     def numbered(self, payload: memoryview, count: int) -> tuple[NDArray[np.uint16], list[Any]]:
         """The number of each row, and the values that they number."""

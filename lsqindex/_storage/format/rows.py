@@ -19,7 +19,7 @@ from ...errors import DamagedError
 from ..lmdb.reader import Reader
 from ..lmdb.writer import Writer
 from . import records
-from .columns import CHUNK_ROWS, Column, RowNumbers, Values
+from .columns import BLOCK_ROWS, CHUNK_ROWS, Column, RowNumbers, Values
 
 
 class Rows:
@@ -68,7 +68,7 @@ class Rows:
     def touch_all(self) -> None:
         """Verify all records that nobody in this process has touched before."""
         column = self.column
-        begins, ends = column.parts(self.starts.astype(np.int64))
+        begins, ends = _parts(column, self.starts.astype(np.int64))
         full = (self.starts == begins) & (self.counts == ends - begins) & (ends - begins > column.piece_rows)
         todo = np.flatnonzero(~self.verified & full)
         if column.blocked and len(todo):
@@ -164,14 +164,13 @@ def _look_up(column: Column, source: Reader | Writer, old: KnownRows) -> KnownRo
     keep, settled = (old.settled, old.settled_rows) if old.moved == source.env.moved else (0, 0)
     names, values = _entries(column, source, settled)
     addresses, sizes = _records.places(values)
-    firsts = np.frombuffer(b"".join([name[-4:] for name in names]), ">u4").astype(np.int64)
-    begins, ends = column.parts(firsts)
+    firsts = np.frombuffer(b"".join(names), ">u4").astype(np.int64)
+    begins, ends = _parts(column, firsts)
     counts, checksums = ends - begins, np.zeros(len(firsts), np.uint64)
-    full = (firsts == begins) & (counts > column.piece_rows) & column.fits(sizes - records.HEADER_SIZE, counts)
+    full = (firsts == begins) & (counts > column.piece_rows) & _fits(column, sizes - records.HEADER_SIZE, counts)
     pieces = np.flatnonzero(~full)
-    counts[pieces], checksums[pieces] = _measure(
-        column, [values[i] for i in pieces.tolist()], firsts[pieces], sizes[pieces]
-    )
+    tail = [*map(values.__getitem__, pieces.tolist())]
+    counts[pieces], checksums[pieces] = _measure(column, tail, firsts[pieces], sizes[pieces])
     seen = np.minimum(counts, state.rows - firsts)
     before = np.concatenate([[settled], firsts + seen])[:-1]
     wrong = (
@@ -216,7 +215,7 @@ def _still_verified(
 
 
 def _entries(column: Column, source: Reader | Writer, row: int) -> tuple[list[bytes], list[Any]]:
-    """Keys and values of the records from ``row`` on."""
+    """The first row of each record from ``row`` on, four bytes as in its key, and the values."""
     names: list[bytes] = []
     values: list[Any] = []
     cursor = source.cursor(column.db)
@@ -227,7 +226,7 @@ def _entries(column: Column, source: Reader | Writer, row: int) -> tuple[list[by
             # (Keys of a column have one size, so an odd one belongs to nothing; check() tells of it.)
             if key >= end or len(key) != size:
                 break
-            names.append(key)
+            names.append(key[-4:])
             values.append(value)
     cursor.close()
     return names, values
@@ -242,13 +241,27 @@ def _measure(
         records.decode(values[seen], column.what)  # which says what is wrong
     if column.width:
         sizes = sizes - records.HEADER_SIZE
-        wrong = ~column.fits(sizes, counts)
+        wrong = ~_fits(column, sizes, counts)
         if wrong.any():
             i = int(np.argmax(wrong))
             raise DamagedError(
                 f"{column.what} from row {firsts[i]} on: {sizes[i]} bytes for {counts[i]} rows; {records.REMEDY}"
             )
     return counts, checksums
+
+
+def _parts(column: Column, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """As ``Column.part``, for many rows at once."""
+    chunks = rows // CHUNK_ROWS * CHUNK_ROWS
+    starts = chunks + (rows - chunks) // column.part_rows * column.part_rows
+    return starts, np.minimum(starts + column.part_rows, chunks + CHUNK_ROWS)
+
+
+def _fits(column: Column, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether payloads of these sizes can be of so many rows each; never, for strings."""
+    rows = (counts + BLOCK_ROWS - 1) // BLOCK_ROWS * BLOCK_ROWS if column.blocked else counts
+    fit: NDArray[np.bool_] = (sizes == column.width * rows) & np.bool_(column.width > 0)
+    return fit | (sizes == 4 * rows) if column.ints else fit
 
 
 _NOTHING = KnownRows(

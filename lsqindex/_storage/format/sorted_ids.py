@@ -26,7 +26,7 @@ from ...errors import DamagedError
 from ..lmdb.reader import Reader
 from ..lmdb.writer import Writer
 from . import keys, records
-from .columns import CHUNK_ROWS, Column, RowNumbers
+from .columns import CHUNK_ROWS, Column, RowNumbers, utf8
 from .rows import Rows
 
 BLOCK_IDS = CHUNK_ROWS
@@ -41,14 +41,9 @@ Ids = Any
 Changes = list[tuple[bytes, bytes | None]]
 
 
-def is_int(ids: Ids) -> bool:
-    """Whether these are int ids."""
-    return isinstance(ids, np.ndarray)
-
-
 def sort_order(ids: Ids) -> NDArray[np.intp]:
     """The order that sorts ids as the file does."""
-    if is_int(ids):
+    if isinstance(ids, np.ndarray):
         return np.argsort(ids, kind="stable")
     # UTF-8 sorts as code points do, and Python compares strings by these.
     return np.array(sorted(range(len(ids)), key=ids.__getitem__), np.intp)
@@ -56,18 +51,21 @@ def sort_order(ids: Ids) -> NDArray[np.intp]:
 
 def take(ids: Ids, order: NDArray[Any]) -> Ids:
     """``ids`` at these places."""
-    return ids[order] if is_int(ids) else [ids[i] for i in order.tolist()]
+    return ids[order] if isinstance(ids, np.ndarray) else [ids[i] for i in order.tolist()]
 
 
 def decode(value: Any, what: str = "sorted ids") -> RowNumbers:
     """The rows of a block."""
-    header, payload = records.decode(value, what)
-    if header == records.Header(records.SORTED, header.count, header.first) and not len(payload):
-        if header.count <= BLOCK_IDS and header.first + header.count <= GONE:
-            return np.arange(header.first, header.first + header.count, dtype=np.uint32)
-    elif header == records.Header(records.SORTED, header.count, width=4) and len(payload) == 4 * header.count:
-        return np.frombuffer(payload, np.uint32).copy()
-    raise DamagedError(f"{what}: the record is another one ({header}); {records.REMEDY}")
+    found = _records.decode(value)
+    if found:
+        _, count, first, *_ = found
+        size = len(value) - records.HEADER_SIZE
+        if found == (records.SORTED, count, first, 0, 0, 0) and not size:
+            if count <= BLOCK_IDS and first + count <= GONE:
+                return np.arange(first, first + count, dtype=np.uint32)
+        elif found == (records.SORTED, count, 0, 4, 0, 0) and size == 4 * count:
+            return np.frombuffer(value, np.uint32, count, records.HEADER_SIZE).copy()
+    raise records.damage(value, what)
 
 
 def encode(rows: RowNumbers) -> bytes:
@@ -92,12 +90,12 @@ class _Block:
     last: bool
 
 
+@dataclass(frozen=True)
 class SortedIds:
-    """Look-ups and planned changes in one snapshot."""
+    """Look-ups and planned changes in one snapshot, with its ids by row."""
 
-    def __init__(self, source: Reader | Writer, ids: Rows) -> None:
-        self._source = source
-        self._ids = ids
+    source: Reader | Writer
+    ids: Rows
 
     def rows(self, ids: Ids) -> NDArray[np.int64]:
         """The row of each of ``ids``, in any order; -1 where there is none."""
@@ -122,56 +120,53 @@ class SortedIds:
             if not (block.found | (now != GONE)).any():
                 continue
             merged, new = _merge(block, now)
-            if not len(merged) and block.key != keys.sorted_prefix():
+            if not len(merged) and block.key != keys.SORTED:
                 changes.append((block.key, None))
                 continue
             # Ids that come in rising order leave full blocks behind; others leave room.
             at_end = block.last and bool((block.places >= len(block.rows)).all())
-            for begin, end in _cuts(len(merged), at_end):
+            cuts = [(0, len(merged))] if len(merged) <= BLOCK_IDS else _cuts(len(merged), at_end)
+            for begin, end in cuts:
                 key = block.key if begin == 0 else self._key(merged, new, begin, ids, block)
                 changes.append((key, encode(merged[begin:end])))
         return changes, before
 
     def _key(self, merged: RowNumbers, new: NDArray[np.int64], at: int, ids: Ids, block: _Block) -> bytes:
         """The key of a block that begins with entry ``at``: its id is new, or in the column."""
-        value = ids[block.begin + int(new[at])] if new[at] >= 0 else self._ids.gather(merged[at : at + 1])[0]
+        value = ids[block.begin + int(new[at])] if new[at] >= 0 else self.ids.gather(merged[at : at + 1])[0]
         return key_of([value] if isinstance(value, str) else np.array([value]))
 
     def _blocks(self, ids: Ids) -> Iterator[_Block]:
         """The blocks that sorted ``ids`` belong to, with their places in them."""
-        cursor = self._source.cursor(keys.IDS)
-        prefix = keys.sorted_prefix()
+        cursor = self.source.cursor(keys.IDS)
+        prefix = keys.SORTED
         begin = 0
         while begin < len(ids):
-            key = self._block_key(cursor, key_of(ids, begin))
-            if key is None:  # no block yet: the first one will hold them all
+            # The last block that begins at or before the id.
+            wanted = key_of(ids, begin)
+            there = cursor.set_range(wanted)
+            if not (there and bytes(cursor.key()) == wanted):
+                there = cursor.prev() if there else cursor.last()
+            key = bytes(cursor.key()) if there else b""
+            if not key.startswith(prefix):  # no block yet: the first one will hold them all
                 none = np.zeros(len(ids) - begin, np.int64)
                 yield _Block(prefix, np.empty(0, np.uint32), begin, len(ids), none, none.astype(bool), True)
                 return
             rows = decode(cursor.value())
             last = not cursor.next() or not bytes(cursor.key()).startswith(prefix)
             end = len(ids) if last else _search(ids, bytes(cursor.key()), begin)
-            self._ids.touch(rows)
+            self.ids.touch(rows)
             places, found = self._find(rows, ids, begin, end)
             yield _Block(key, rows, begin, end, places, found, last)
             begin = end
         cursor.close()
 
-    def _block_key(self, cursor: Any, key: bytes) -> bytes | None:
-        """The last block that begins at or before ``key``; the cursor is there."""
-        prefix = keys.sorted_prefix()
-        there = cursor.set_range(key)
-        if not (there and bytes(cursor.key()) == key):
-            there = cursor.prev() if there else cursor.last()
-        found = bytes(cursor.key()) if there else b""
-        return found if found.startswith(prefix) else None
-
     def _find(self, rows: RowNumbers, ids: Ids, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        column = (self._ids.starts, self._ids.counts, self._ids.addresses)
+        column = (self.ids.starts, self.ids.counts, self.ids.addresses)
         try:
-            if is_int(ids):
+            if isinstance(ids, np.ndarray):
                 return _records.find_ints(*column, rows, np.ascontiguousarray(ids[begin:end]))
-            return _records.find_strings(*column, rows, *keys.utf8(ids[begin:end]))
+            return _records.find_strings(*column, rows, *utf8(ids[begin:end]))
         except LookupError as error:
             raise DamagedError(f"sorted ids: {error}; {records.REMEDY}") from error
 
@@ -215,8 +210,8 @@ def apply(writer: Writer, changes: Changes) -> None:
 def blocks(source: Reader | Writer) -> Iterator[tuple[bytes, RowNumbers]]:
     """All blocks, in the order of their ids."""
     cursor = source.cursor(keys.IDS)
-    found = cursor.set_range(keys.sorted_prefix())
-    while found and bytes(cursor.key()).startswith(keys.sorted_prefix()):
+    found = cursor.set_range(keys.SORTED)
+    while found and bytes(cursor.key()).startswith(keys.SORTED):
         yield bytes(cursor.key()), decode(cursor.value())
         found = cursor.next()
     cursor.close()
@@ -237,9 +232,7 @@ def _merge(block: _Block, now: RowNumbers) -> tuple[RowNumbers, NDArray[np.int64
 
 
 def _cuts(size: int, at_end: bool) -> list[tuple[int, int]]:
-    """Where to cut a block of ``size`` entries: full blocks where ids only grow, else equal ones."""
-    if size <= BLOCK_IDS:
-        return [(0, size)]
+    """Where to cut a block of too many entries: full blocks where ids only grow, else equal ones."""
     count = -(-size // BLOCK_IDS)
     cuts = [min(size, i * BLOCK_IDS) if at_end else i * size // count for i in range(count + 1)]
     return list(pairwise(cuts))
@@ -247,12 +240,12 @@ def _cuts(size: int, at_end: bool) -> list[tuple[int, int]]:
 
 def key_of(ids: Ids, at: int = 0) -> bytes:
     """The key of a block that begins with one of ``ids``."""
-    return keys.sorted_int(int(ids[at])) if is_int(ids) else keys.sorted_str(ids[at].encode())
+    return keys.sorted_int(int(ids[at])) if isinstance(ids, np.ndarray) else keys.sorted_str(ids[at].encode())
 
 
 def _search(ids: Ids, key: bytes, begin: int) -> int:
     """The first of sorted ``ids`` from ``begin`` on that belongs to the block of ``key`` or after."""
-    if is_int(ids):
+    if isinstance(ids, np.ndarray):
         if len(key) != 9:
             raise DamagedError(f"sorted ids: a key of impossible size; {records.REMEDY}")
         return max(begin + 1, int(np.searchsorted(ids, keys.int_of(key), side="left")))

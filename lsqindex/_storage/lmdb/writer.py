@@ -20,7 +20,7 @@ from . import growth
 from .env import Env
 from .errors import lmdb_errors, system_error, translated
 from .opening import UpgradedError
-from .reader import read_state
+from .reader import forked, read_state
 
 Result = TypeVar("Result")
 #: What a write transaction does; done again, whole, when the map had to grow.
@@ -59,6 +59,8 @@ class Writer(WriteTransaction):
 
     def __init__(self, env: Env, wait: Wait, block: Block[Any]) -> None:
         """Wait for the turn, as long as ``wait`` says; it lasts until ``block`` is left."""
+        if env.pid != os.getpid():
+            raise forked(env)
         if env.turn.mine:
             env.check_outside()
         seconds = None if wait is True else float(wait)
