@@ -1,6 +1,6 @@
-"""The index: checks input, decides, delegates.
+"""The index: public methods. They check arguments with ``_inputs``, and leave the work to ``_write`` and ``_query``.
 
-add      vectors ─▶ ids.py, vectors.py ─▶ loader: encode ─▶ storage: one transaction
+add      vectors ─▶ _inputs ─▶ _write/add: encode ─▶ _storage: one transaction
 search   queries ─▶ Query ─▶ a snapshot ─▶ _query: plan, candidates, ranking ─▶ Matches
 """
 
@@ -21,7 +21,7 @@ from ._compiled.gate import Block
 from ._inputs.filters import Condition, read_filter
 from ._inputs.filters import Ids as OnlyIds
 from ._inputs.ids import is_one, read_ids
-from ._inputs.options import Path, check_opening, file_path, fill, make_options, new_path, thread_count
+from ._inputs.options import Path, check_opening, file_path, make_options, new_path, thread_count
 from ._inputs.vectors import open_rows, read_queries
 from ._query import search as searcher
 from ._query.plan import Plan
@@ -29,15 +29,14 @@ from ._query.query import Query, Ranking, Strategy, read_query
 from ._query.ranking import padded
 from ._query.select import select
 from ._query.snapshot import Snapshot
+from ._query.stats import stats
 from ._query.stored import found_payloads, payloads_of, unsound, unsound_payloads, vectors_of
 from ._query.trace import Trace
 from ._storage import check, rewrite
-from ._storage.format import kept, keys
-from ._storage.format.meta import Options, StoredEncoder, review_due
+from ._storage.format import keys
+from ._storage.format.meta import Options, StoredEncoder
 from ._storage.format.records import REMEDY
-from ._storage.lmdb import files, growth
 from ._storage.lmdb.env import Env
-from ._storage.lmdb.in_memory import memory_env
 from ._storage.lmdb.reader import Reader, Reading, forked
 from ._storage.lmdb.registry import Lease, close_env, open_env
 from ._storage.lmdb.writer import Wait, Writer, Writing
@@ -51,7 +50,9 @@ from ._subsets.stored import SubsetLike, check_subset
 from ._write import add as loader
 from ._write import retraining, training
 from ._write.batch import Batch
+from ._write.create import NewIndex
 from ._write.delete import delete, read_deletion
+from ._write.merge import merge, relist
 from ._write.payloads import PayloadChange
 from .encoders import Encoder, make_encoder
 from .encoders import coder as coders
@@ -62,7 +63,6 @@ from .errors import (
     ClosedError,
     DamagedError,
     IdError,
-    IndexExistsError,
     NotAnIndexError,
     ParameterError,
     ReadOnlyError,
@@ -131,14 +131,8 @@ class Index:
         **parameters: Any,
     ) -> None:
         """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
-        asked = check_subset(subset)
-        lists = asked is not None
-        options, coder = make_options(
-            dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists
-        )
-        tables = subsets.begin(asked, coder, 0)
-        lease = memory_env(lambda env: fill(env, options, coder, tables))
-        self._set_up(lease, path=None, read_only=False, wait=True)
+        new = _new_index(dim, metric, encoder, keep_vectors, ids, train_size, fields, subset, parameters)
+        self._set_up(new.in_memory(), path=None, read_only=False, wait=True)
 
     @classmethod
     def create(
@@ -219,23 +213,9 @@ class Index:
         ...     index.search([0, 1, 0, 0], k=1).ids.tolist()
         ['b']
         """
-        asked = check_subset(subset)
-        lists = asked is not None
-        options, coder = make_options(
-            dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists
-        )
+        new = _new_index(dim, metric, encoder, keep_vectors, ids, train_size, fields, subset, parameters)
         check_opening(False, wait)
-        tables = subsets.begin(asked, coder, 0)
-        name = new_path(path)
-        if os.path.lexists(name):
-            raise IndexExistsError(f"{name}: is there already; Index.open opens it, or remove it first")
-        # Whole under a passing name, and then given its own: nobody ever meets half an index.
-        with files.new_file(name) as new:
-            fill(new, options, coder, tables)
-            try:
-                files.place(files.finish(new), os.path.realpath(name))
-            except FileExistsError as error:
-                raise IndexExistsError(f"{name}: was made by another meanwhile; Index.open opens it") from error
+        new.in_file(path)
         return cls.open(path, wait=wait)
 
     @classmethod
@@ -493,43 +473,8 @@ class Index:
         (0, 'float16')
         """
         with self._reader() as reader:
-            state, coder = reader.state, self._coder(reader)
-            structure = subsets.of(reader, coder)
             store = Store(reader, self._options)
-            fresh = store.fresh() if structure else 0
-            return {
-                "path": self._path,
-                "format": state.format,
-                "vectors": state.count,
-                "deleted": state.stored - state.count,
-                "dim": self.dim,
-                "metric": self.metric,
-                "ids": self._options.ids,
-                "encoder": coder.name,
-                "encoder_available": coder.present,
-                "parameters": coder.config,
-                "trained": coder.trained,
-                "train_size": self._options.train_size,
-                "training": retraining.told(reader),
-                "exact": coder.floats,
-                "code_bytes": coder.code_size,
-                "keep_vectors": kept.NAMES[self._options.keep_vectors] if self._options.keep_vectors else None,
-                "subset": structure.kind if structure else None,
-                **(
-                    {"tables": 0, "table_bits": None}
-                    if structure is None
-                    else structure.stats(Store(reader, self._options))
-                ),
-                "listed": state.stored - fresh if structure else 0,
-                "fresh": fresh,
-                "payloads": bool(state.payloads),
-                "fields": list(self._options.fields),
-                "payload_bytes": growth.database_bytes(reader, keys.PAYLOADS),
-                "posting_bytes": growth.database_bytes(reader, keys.POSTINGS),
-                "cell_bytes": growth.database_bytes(reader, keys.CELLS),
-                "file_bytes": growth.file_size(reader),
-                "free_bytes": growth.free_bytes(reader),
-            }
+            return stats(store, self._coder(reader), self._path, retraining.told(reader))
 
     # -- searching ----------------------------------------------------------------------------
 
@@ -923,10 +868,7 @@ class Index:
         >>> index.train().is_trained
         True
         """
-        rows = None if vectors is None else open_rows(vectors, self.dim)
-        with self._writer() as writer:
-            training.retrain(writer, self._options, self._coder(writer), None, rows, progress, thread_count(threads))
-        return self
+        return self._retrain(None, vectors, progress, threads)
 
     def reencode(
         self,
@@ -980,10 +922,14 @@ class Index:
         >>> index.reencode("lsh", bits=32).stats()["code_bytes"]
         4
         """
-        made = make_encoder(encoder, **parameters)
+        return self._retrain(make_encoder(encoder, **parameters), vectors, progress, threads)
+
+    def _retrain(
+        self, encoder: Encoder | None, vectors: ArrayLike | None, progress: FitProgress | None, threads: int | None
+    ) -> Self:
         rows = None if vectors is None else open_rows(vectors, self.dim)
         with self._writer() as writer:
-            training.retrain(writer, self._options, self._coder(writer), made, rows, progress, thread_count(threads))
+            training.retrain(writer, self._options, self._coder(writer), encoder, rows, progress, thread_count(threads))
         return self
 
     def set_subset(self, subset: SubsetLike, *, progress: loader.Progress | None = None) -> Self:
@@ -1023,7 +969,7 @@ class Index:
         asked = check_subset(subset)
         with self._writer() as writer:
             coder = self._coder(writer)
-            self._relist(writer, subsets.begin(asked, coder, writer.state.count), progress)
+            relist(writer, subsets.begin(asked, coder, writer.state.count), progress)
         return self
 
     def merge(self, *, progress: loader.Progress | None = None) -> None:
@@ -1059,28 +1005,7 @@ class Index:
         0
         """
         with self._writer() as writer:
-            coder = self._coder(writer)
-            for _ in range(2):  # finish what was begun; then see whether the encoder still suits the vectors
-                if not writer.state.next_generation and not review_due(writer, retraining.LOOK_SOON):
-                    break
-                writer.commit()
-                retraining.review(writer, self._options, coder)
-                retraining.catch_up(writer, self._options, coder, thread_count(None))
-                writer.begin()
-                coder = self._coder(writer)
-            structure = subsets.of(writer, coder)
-            if structure is not None:
-                chosen = structure.chosen_for(coder, writer.state.count)
-                self._relist(writer, chosen if structure.outgrown(chosen) else structure, progress)
-
-    def _relist(self, writer: Writer, structure: Structure | None, progress: loader.Progress | None) -> None:
-        """Make ``structure`` the subset structure, if it is not, and list everything; commits."""
-        if structure != subsets.read(writer):
-            writer.run(lambda writer: subsets.put(writer, structure))
-        if structure is None:
-            writer.commit()
-        else:
-            structure.catch_up(writer, everything=True, progress=progress)
+            merge(writer, self._options, self._coder, progress)
 
     # -- the file -----------------------------------------------------------------------------
 
@@ -1122,7 +1047,7 @@ class Index:
         if name is None or (self._path is not None and os.path.realpath(name) == os.path.realpath(self._path)):
             self._live().sync()
             return
-        copied = (self._options, name, self._wait, progress or _no_progress, self._copied_subset)
+        copied = (self._options, name, self._wait, progress, self._copied_subset)
         if self._path is not None:
             rewrite.save_copy(self._reader, *copied)
             return
@@ -1166,7 +1091,7 @@ class Index:
         if self._live().memory:
             raise ParameterError("compact(): an index in memory has no file; save(path) writes a compact one")
         with self._writer() as writer:
-            rewrite.compact(writer, self._options, progress or _no_progress, self._copied_subset)
+            rewrite.compact(writer, self._options, progress, self._copied_subset)
 
     def replace(self, make: Callable[[Index], Index], *, progress: loader.Progress | None = None) -> None:
         """Replace the content of the file by another index, atomically.
@@ -1214,7 +1139,7 @@ class Index:
                 raise ParameterError("replace(): the other index is this file itself; make one in memory")
             # Known before it happens: other threads, and this one after an interrupt, must not take it for a stranger.
             self._expected = other._options
-            rewrite.replace(writer, other._reader, other._options, progress or _no_progress, other._copied_subset)
+            rewrite.replace(writer, other._reader, other._options, progress, other._copied_subset)
             self._options, self._coder_known, self._opened = other._options, None, writer.env.opened
 
     def _copied_subset(self, source: Reader | Writer) -> Structure | None:
@@ -1322,7 +1247,7 @@ class Index:
         if options == self._options:
             options = self._options
         elif options != self._expected:
-            raise ReplacedError(f"{self._path}: was replaced by another index; open it again")
+            raise ReplacedError(f"{self._path}: replaced by another index; open it again")
         self._options, self._coder_known, self._opened = options, None, reader.env.opened
 
     def _locked(self) -> Block[Writer]:
@@ -1391,5 +1316,18 @@ def _unpickle(path: str, read_only: bool, wait: Wait) -> Index:
     return Index.open(path, read_only=read_only, wait=wait)
 
 
-def _no_progress(done: int, total: int | None) -> None:
-    del done, total
+def _new_index(
+    dim: int,
+    metric: Metric,
+    encoder: str | Encoder,
+    keep_vectors: Kept | None,
+    ids: Literal["int", "str"],
+    train_size: int | None,
+    fields: Iterable[str],
+    subset: SubsetLike,
+    parameters: dict[str, Any],
+) -> NewIndex:
+    asked = check_subset(subset)
+    lists = asked is not None
+    options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists)
+    return NewIndex(options, coder, subsets.begin(asked, coder, 0))

@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .._storage.format import kept, keys
+from .._storage.format import kept
 from .._storage.format.meta import Options
-from .._storage.lmdb.env import Env
-from .._storage.lmdb.writer import Writer, write
-from .._subsets.base import Structure
 from ..encoders import Encoder, Layout, make_encoder
 from ..encoders.base import Metric, check_int, is_among
 from ..encoders.coder import Coder
@@ -112,23 +109,6 @@ def check_dim(encoder: Encoder, dim: int) -> None:
     """A fitted encoder must be for the index's dimensions."""
     if encoder.dim != dim:
         raise ParameterError(f"encoder: fitted on {encoder.dim} dimensions, but the index has {dim}; fit it again")
-
-
-def fill(env: Env, options: Options, coder: Coder, subset: Structure | None) -> None:
-    """The first entries of a new index."""
-
-    def operation(writer: Writer) -> None:
-        writer.put(keys.META, keys.OPTIONS, options.to_record())
-        writer.put(keys.META, keys.ENCODER, coder.to_record())
-        if subset is not None:
-            writer.put(keys.META, keys.SUBSET, subset.to_record())
-        writer.state.code_size, writer.state.head = coder.code_size, coder.head
-        writer.state.payloads = int(bool(options.fields))
-
-    with write(env) as writer:
-        writer.begin()
-        writer.run(operation)
-        writer.commit()
 
 
 def thread_count(threads: int | None) -> int:

@@ -56,7 +56,7 @@ def save_copy(
     options: Options,
     path: str,
     wait: Wait,
-    progress: Progress,
+    progress: Progress | None,
     choose: Choice,
 ) -> None:
     """A compacted copy of a snapshot at ``path``, which may hold an index already: it is replaced."""
@@ -70,12 +70,12 @@ def save_copy(
             try:
                 files.place(files.finish(new), os.path.realpath(path))
             except FileExistsError as error:
-                raise IndexExistsError(f"{path}: a file was made there meanwhile; nothing was changed") from error
+                raise IndexExistsError(f"{path}: another process has created the file; nothing was changed") from error
             return
         try:
             lease = open_env(path)
         except NotAnIndexError as error:
-            raise IndexExistsError(f"{path}: is there and is not an index; it is left alone") from error
+            raise IndexExistsError(f"{path}: the file exists and is not an index; it was not changed") from error
         try:
             with write(lease.env, wait) as held, lmdb_errors(path):
                 held.begin()
@@ -84,7 +84,7 @@ def save_copy(
             close_env(lease.env, lease)
 
 
-def compact(writer: Writer, options: Options, progress: Progress, choose: Choice) -> None:
+def compact(writer: Writer, options: Options, progress: Progress | None, choose: Choice) -> None:
     """Put a compacted copy in the place of the file itself."""
     with files.new_file(writer.env.path) as new:
         derived = choose(writer)
@@ -97,7 +97,7 @@ def replace(
     writer: Writer,
     snapshot: Callable[[], AbstractContextManager[Reader]],
     options: Options,
-    progress: Progress,
+    progress: Progress | None,
     choose: Choice,
 ) -> None:
     """Put a compacted copy of a snapshot of another index in the place of the file that ``writer`` holds."""
@@ -124,7 +124,7 @@ def tidy_small(writer: Writer, options: Options, choose: Choice) -> None:
         size = file_size(writer)
         used = size - free_bytes(writer)
         if used <= _SMALL and size > 1.6 * used + _SLACK:
-            compact(writer, options, lambda done, total: None, choose)
+            compact(writer, options, None, choose)
     writer.abort()
 
 
@@ -143,7 +143,9 @@ def _replace(new: Env, held: Writer) -> None:
     files.replace(files.finish(new), held)
 
 
-def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progress, derived: Derived | None) -> None:
+def _copy(
+    source: Reader | Writer, options: Options, new: Env, progress: Progress | None, derived: Derived | None
+) -> None:
     """Everything of ``source``, committed to ``new``; rows have other numbers there, so nothing is listed yet."""
     old = Store(source, options)
     living = old.living()
@@ -156,12 +158,13 @@ def _copy(source: Reader | Writer, options: Options, new: Env, progress: Progres
             writer.run(partial(_copy_rows, source, old.columns(), first, part))
             writer.commit()
             writer.begin()
-            progress(first + len(part), len(living))
+            if progress is not None:
+                progress(first + len(part), len(living))
         writer.run(lambda writer: _copy_sorted(source, old.ids(), writer, living))
         writer.commit()
     with Reading(new) as reader:
         if reader.state.count != source.state.count or reader.get(keys.META, keys.OPTIONS) is None:
-            raise StorageError(f"{new.path}: the copy is not whole; nothing was changed")
+            raise StorageError(f"{new.path}: the copy is incomplete; nothing was changed")
 
 
 def _list_all(new: Env, derived: Derived | None) -> None:

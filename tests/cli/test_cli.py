@@ -30,7 +30,7 @@ def test_create_can_take_the_dimensions_of_a_file(tmp_path: Path, vectors: Path)
 
 
 def test_create_does_not_overwrite(index: Path) -> None:
-    assert "is there already" in run("create", index, "--dim", 8, code=3).err
+    assert "already exists" in run("create", index, "--dim", 8, code=3).err
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,11 @@ def translated(error: lmdb.Error, path: str) -> LsqIndexError:
     if error.code == errno.EIO and _no_room(path):
         return _full(errno.ENOSPC, path)
     if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.BadTxnError | lmdb.PanicError):
-        return DamagedError(f"{path}: LMDB says {error}; {REMEDY}")
+        return DamagedError(f"{path}: LMDB reports {error}; {REMEDY}")
     if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError):
         return NotAnIndexError(f"{path}: not an index ({error})")
     if isinstance(error, lmdb.ReadersFullError):
-        return StorageError(f"{path}: {READERS} transactions are reading already; use fewer at once")
+        return StorageError(f"{path}: all {READERS} places for readers are taken; use fewer transactions at once")
     return _refused(error.code or 0, path, str(error))
 
 
@@ -57,7 +57,7 @@ def system_error(error: OSError, path: str) -> LsqIndexError:
     if error.errno in NO_ROOM:
         return _full(error.errno, path)
     if error.errno == errno.ENOENT:
-        return IndexMissingError(f"{path}: no such file, or no longer")
+        return IndexMissingError(f"{path}: no such file, or it was removed")
     return _refused(error.errno or 0, path, error.strerror or str(error))
 
 
@@ -81,12 +81,10 @@ def _no_room(path: str) -> bool:
 
 
 def _full(code: int, path: str) -> DiskFullError:
-    return DiskFullError(
-        code, f"{path}: no room left for what was to be written ({os.strerror(code)}); make room, try again"
-    )
+    return DiskFullError(code, f"{path}: no space left to write ({os.strerror(code)}); free some space and try again")
 
 
-_PERMISSIONS = "check who may read and write the file and its directory"
+_PERMISSIONS = "check the permissions of the file and its directory"
 _REMEDIES = {
     errno.EMFILE: "close indexes or files that are not needed, or raise the limit of open files (ulimit -n)",
     errno.ENFILE: "too many files are open in the whole system; close some",
@@ -94,7 +92,7 @@ _REMEDIES = {
     errno.EPERM: _PERMISSIONS,
     errno.EROFS: "the file system is read-only; open the index with read_only=True",
     errno.ENOMEM: "free memory, or raise the limit of address space (ulimit -v)",
-    errno.EIO: "the disk may be failing; look into the log of the system, and save(path) to another disk",
+    errno.EIO: "the disk may be failing; check the system log, and save(path) to another disk",
     errno.ENOTDIR: "a part of the path is not a directory; check the path",
     errno.ELOOP: "symbolic links lead in a circle; check the path",
     errno.ENAMETOOLONG: "give it a shorter name",

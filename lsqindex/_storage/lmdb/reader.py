@@ -15,7 +15,7 @@ from ..format.meta import State
 from ..format.records import REMEDY
 from . import growth
 from .env import Env
-from .errors import READERS, lmdb_errors, translated
+from .errors import lmdb_errors, translated
 from .opening import OpenFile, UpgradedError
 
 __all__ = ["OvertakenError", "Reader", "Reading", "forked", "read_state"]
@@ -76,13 +76,13 @@ def _begin(env: Env, place: Pass) -> OpenFile:
                 again = lambda: growth.follow(env)  # noqa: E731
             except lmdb.ReadersFullError:
                 if not file.lmdb.reader_check():
-                    raise StorageError(f"{env.path}: {READERS} transactions are reading already") from None
+                    raise
         else:
             again = env.reopen
         place.leave()
         if again is not None:
             again()
-    raise StorageError(f"{env.path}: is being changed all the time")
+    raise StorageError(f"{env.path}: replaced again and again while a read began; try again later")
 
 
 class OvertakenError(DamagedError):
