@@ -94,7 +94,8 @@ static int lsq_answer_from(lsq_answer *answer, const lsq_ids *ids, const lsq_nea
 static int lsq_answer_of(lsq_answer *answer, const lsq_ids *ids, const uint32_t *rows, const float *distances, int64_t count,
                          int64_t k, float limit) {
     lsq_nearest nearest;
-    int fine = lsq_nearest_init(&nearest, k, limit);
+    const int64_t most = k < count ? k : count > 0 ? count : 1;
+    int fine = lsq_nearest_init(&nearest, most, limit);
     for (int64_t i = 0; fine && i < count; i++) fine = lsq_offer(&nearest, rows[i], distances[i]);
     fine = fine && lsq_nearest_prune(&nearest);
     int ended = fine ? lsq_answer_from(answer, ids, &nearest, k) : LSQ_NO_MEMORY;

@@ -6,6 +6,7 @@ See exact.h (distances), rerank.h (of some rows), compare.h (of all rows), misse
 
 import numpy as np
 
+from cpython.pycapsule cimport PyCapsule_New
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -63,7 +64,6 @@ _KINDS = {
     "int8": LSQ_INT8,
     "scaled-float16": LSQ_SCALED_FLOAT16,
 }
-_METRICS = {"l2": LSQ_L2, "ip": LSQ_IP, "cosine": LSQ_COSINE}
 # Asked once: in a virtual machine it takes as long as a search.
 cdef bint _HALVES = lsq_converts_halves()
 
@@ -72,20 +72,32 @@ cdef int _level() except -1:
     return encoding.simd_level_number() if _HALVES else 0
 
 
-cdef int _number(dict known, name) except -1:
-    if name not in known:
-        raise ValueError(f"exact: {name!r} is unknown; known are {', '.join(known)}")
-    return known[name]
+def level():
+    """The number of the instruction set that compares vectors here, for other extensions."""
+    return _level()
+
+
+cdef int _kind(name) except -1:
+    if name not in _KINDS:
+        raise ValueError(f"exact: {name!r} is unknown; known are {', '.join(_KINDS)}")
+    return _KINDS[name]
+
+
+cdef int _metric(int number) except -1:
+    """The number of a metric, which metrics.py gives."""
+    if number not in (LSQ_L2, LSQ_IP, LSQ_COSINE):
+        raise ValueError(f"exact: there is no metric {number}")
+    return number
 
 
 def distances(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
-              const uint64_t[::1] addresses not None, kind, int64_t dim, metric, const float[:, ::1] queries not None,
+              const uint64_t[::1] addresses not None, kind, int64_t dim, int metric, const float[:, ::1] queries not None,
               const int64_t[::1] found not None, const uint32_t[::1] rows not None):
     """The distance of each of ``rows`` from its query, float32: ``found[0]`` rows for the first query, and so on.
 
     LookupError for a row that no record holds.
     """
-    cdef int level = _level(), layout = _number(_KINDS, kind), how = _number(_METRICS, metric)
+    cdef int level = _level(), layout = _kind(kind), how = _metric(metric)
     cdef int64_t nq = queries.shape[0], total = rows.shape[0], q, at = 0, missing = -1
     cdef lsq_column column = column_of(starts, counts, addresses)
     cdef lsq_target query
@@ -127,6 +139,8 @@ cdef class Vectors:
     cdef lsq_vectors vectors
     #: How many rows there are, deleted ones included.
     cdef readonly int64_t rows
+    #: For other extensions: holds the address of the lsq_vectors.
+    cdef readonly object capsule
     cdef object _arrays
 
     def __init__(self, const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
@@ -134,11 +148,12 @@ cdef class Vectors:
                  const uint64_t[::1] deleted not None, uint32_t segment_rows):
         cdef int64_t i
         self.vectors.column = column_of(starts, counts, addresses)
-        self.vectors.kind, self.vectors.dim, self.vectors.head = _number(_KINDS, kind), dim, head
+        self.vectors.kind, self.vectors.dim, self.vectors.head = _kind(kind), dim, head
         if dim < 1 or segment_rows < 1 or not 0 <= head <= 4 * dim or (head and self.vectors.kind != LSQ_FLOAT32):
             raise ValueError("vectors: sizes do not fit")
         delete_rows(&self.vectors.filter, deleted, segment_rows)
         self._arrays = (starts, counts, addresses, deleted)
+        self.capsule = PyCapsule_New(&self.vectors, "lsq_vectors", NULL)
         self.rows = 0
         for i in range(counts.shape[0]):
             self.rows += counts[i]
@@ -158,7 +173,7 @@ cdef class Scan:
     cdef object _arrays
     cdef uint8_t nothing
 
-    def __init__(self, Vectors vectors not None, metric, const float[:, ::1] queries not None, k,
+    def __init__(self, Vectors vectors not None, int metric, const float[:, ::1] queries not None, k,
                  const uint8_t[::1] allowed=None, int64_t parts=1, double limit=INFINITY):
         cdef int64_t nq = queries.shape[0], dim = vectors.vectors.dim, size = lsq_padded(dim), q, most = wanted(k)
         cdef float farthest = float_limit(limit)
@@ -171,7 +186,7 @@ cdef class Scan:
         if allowed is not None:
             allow_rows(&self.vectors.filter, allowed, &self.nothing)
         self._arrays = (vectors, allowed)
-        self.all.vectors, self.all.level, self.all.metric = &self.vectors, _level(), _number(_METRICS, metric)
+        self.all.vectors, self.all.level, self.all.metric = &self.vectors, _level(), _metric(metric)
         self.all.nearest = <lsq_nearest *>calloc(max(parts * nq, 1), sizeof(lsq_nearest))
         self.all.queries = <lsq_target *>malloc(max(nq, 1) * sizeof(lsq_target))
         self.numbers = <float *>malloc(max(nq * size, 1) * sizeof(float))

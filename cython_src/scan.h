@@ -35,6 +35,7 @@ typedef struct {
     int level;
     int nibbles;     /* by nibbles, or by fields */
     int progressive; /* head first */
+    int by_sums;     /* the k smallest sums are wanted, not the k nearest: what is found goes on to better distances */
     int streams;     /* one query, and more codes than a cache holds */
     int64_t nq, k, parts; /* k: LSQ_ALL for all rows within the limit */
     float limit;          /* farther rows are not wanted */
@@ -97,6 +98,20 @@ static void lsq_sample(const lsq_scan *scan, int64_t group, lsq_moments *moments
     }
 }
 
+/* Memory for `nq` queries and `parts`; 0 without. lsq_scan_free gives it back in any case. */
+static int lsq_scan_make(lsq_scan *scan, int64_t nq, int64_t parts) {
+    int64_t size = scan->nibbles ? scan->codes->width * LSQ_LOOKUPS : 0, each = nq ? nq : 1;
+    scan->nq = nq, scan->parts = parts;
+    scan->queries = (lsq_query *)calloc((size_t)each, sizeof(lsq_query));
+    scan->hits = (lsq_hits *)calloc((size_t)(parts * each), sizeof(lsq_hits));
+    scan->nearest = (lsq_nearest *)calloc((size_t)(parts * each), sizeof(lsq_nearest));
+    scan->exact = (float *)malloc((size_t)(nq * size + 1) * sizeof(float));
+    scan->tables = (uint8_t *)malloc(scan->nibbles ? (size_t)(nq * lsq_pairs(scan->codes) * LSQ_PAIR + 1) : 1);
+    if (!scan->queries || !scan->hits || !scan->nearest || !scan->exact || !scan->tables) return 0;
+    for (int64_t q = 0; q < nq; q++) scan->queries[q].exact = scan->exact + q * size;
+    return 1;
+}
+
 /* So many bytes of codes stay in a cache from search to search. */
 enum { LSQ_CACHE = 8 << 20 };
 
@@ -138,7 +153,7 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
             for (int64_t n = 0; n < 2 * codes->head; n++) query->head_base += least[n];
             query->scale.loss = lsq_write_tables(scan, group * LSQ_GROUP + i, least, query->scale.step, 0, work);
             double margin = ceil(query->scale.loss + 2 * query->scale.slack);
-            margins[i] = margin < LSQ_LARGEST ? (int64_t)margin : LSQ_LARGEST; /* also where it is not a number */
+            margins[i] = scan->by_sums ? 0 : margin < LSQ_LARGEST ? (int64_t)margin : LSQ_LARGEST; /* also if it is no number */
             ceilings[i] = lsq_ceiling((scan->limit - query->scale.base) / query->scale.step + query->scale.slack);
         }
         if (scan->progressive) {
@@ -159,7 +174,7 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
         }
         for (int i = 0; i < nq; i++) {
             int64_t q = group * LSQ_GROUP + i;
-            fine = fine && lsq_nearest_init(&scan->nearest[q], scan->k, scan->limit);
+            fine = fine && (scan->by_sums || lsq_nearest_init(&scan->nearest[q], scan->k, scan->limit));
             for (int64_t part = 0; part < scan->parts; part++)
                 fine = fine && lsq_hits_init(&scan->hits[part * scan->nq + q], scan->k, margins[i], ceilings[i]);
         }

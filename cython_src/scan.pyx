@@ -3,9 +3,9 @@
 
 import numpy as np
 
+from cpython.pycapsule cimport PyCapsule_New
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, malloc
 
 from codes cimport lsq_codes
 from column cimport column_of
@@ -17,11 +17,9 @@ from lsqindex._compiled import encoding
 
 cdef extern from "scan.h" nogil:
     int LSQ_LOOKUPS
-    int LSQ_PAIR
     ctypedef struct lsq_query:
         const float *values
         float bias
-        float *exact
     ctypedef struct lsq_hits:
         int64_t count
     ctypedef struct lsq_scan:
@@ -35,11 +33,9 @@ cdef extern from "scan.h" nogil:
         int64_t parts
         float limit
         lsq_query *queries
-        float *exact
-        uint8_t *tables
         lsq_hits *hits
         lsq_nearest *nearest
-    int64_t lsq_pairs(const lsq_codes *codes)
+    int lsq_scan_make(lsq_scan *scan, int64_t nq, int64_t parts)
     int lsq_distances(int level, const lsq_codes *codes, int nibbles, const float *values, float bias, const uint32_t *rows,
                       int64_t n, float *work, float *out)
     int lsq_scan_prepare(lsq_scan *scan, double z)
@@ -57,6 +53,8 @@ cdef class Codes:
     cdef lsq_codes codes
     #: How many rows there are, deleted ones included.
     cdef readonly int64_t rows
+    #: For other extensions: holds the address of the lsq_codes.
+    cdef readonly object capsule
     cdef object _arrays
 
     def __init__(self, const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
@@ -77,6 +75,7 @@ cdef class Codes:
         self.codes.fields.count, self.codes.fields.starts = fields, &field_starts[0]
         self.codes.fields.bits, self.codes.fields.levels = &field_bits[0], &field_levels[0]
         delete_rows(&self.codes.filter, deleted, segment_rows)
+        self.capsule = PyCapsule_New(&self.codes, "lsq_codes", NULL)
 
     def distances(self, const float[:, ::1] values not None, const float[::1] biases not None, bint nibbles,
                   const int64_t[::1] found not None, const uint32_t[::1] rows not None):
@@ -128,7 +127,7 @@ cdef class Scan:
 
     def __init__(self, Codes codes not None, const float[:, ::1] values not None, const float[::1] biases not None,
                  k, bint nibbles, z=None, const uint8_t[::1] allowed=None, int64_t parts=1, double limit=INFINITY):
-        cdef int64_t nq = values.shape[0], q, size
+        cdef int64_t nq = values.shape[0], q
         cdef double margin = 0 if z is None else z
         if self.scan.queries is not NULL:
             raise ValueError("scan: made once already")
@@ -143,21 +142,11 @@ cdef class Scan:
             allow_rows(&self.codes.filter, allowed, &self.nothing)
         self.scan.codes, self.scan.level = &self.codes, encoding.simd_level_number()
         self.scan.nibbles, self.scan.progressive = nibbles, z is not None
-        self.scan.queries = <lsq_query *>calloc(max(nq, 1), sizeof(lsq_query))
-        self.scan.hits = <lsq_hits *>calloc(max(parts * nq, 1), sizeof(lsq_hits))
-        self.scan.nearest = <lsq_nearest *>calloc(max(parts * nq, 1), sizeof(lsq_nearest))
-        if self.scan.queries is NULL or self.scan.hits is NULL or self.scan.nearest is NULL:
-            raise MemoryError("scan: no memory for candidates")
-        self.scan.nq, self.scan.parts = nq, parts
-        size = codes.codes.width * LSQ_LOOKUPS if nibbles else 0
-        self.scan.exact = <float *>malloc((nq * size + 1) * sizeof(float))
-        self.scan.tables = <uint8_t *>malloc(nq * lsq_pairs(&self.codes) * LSQ_PAIR + 1 if nibbles else 1)
-        if self.scan.exact is NULL or self.scan.tables is NULL:
+        if not lsq_scan_make(&self.scan, nq, parts):
             raise MemoryError("scan: no memory for look-ups")
         self._arrays = (codes, values, allowed)
         for q in range(nq):
             self.scan.queries[q].values, self.scan.queries[q].bias = &values[q, 0], biases[q]
-            self.scan.queries[q].exact = self.scan.exact + q * size
         cdef bint fine
         with nogil:
             fine = lsq_scan_prepare(&self.scan, margin)

@@ -26,7 +26,6 @@ from ._inputs.vectors import open_rows, read_queries
 from ._query import search as searcher
 from ._query.plan import Plan
 from ._query.query import Query, Ranking, Strategy, read_query
-from ._query.ranking import padded
 from ._query.select import select
 from ._query.snapshot import Snapshot
 from ._query.stats import stats
@@ -485,6 +484,7 @@ class Index:
         *,
         strategy: Strategy = "auto",
         distance: Ranking = "auto",
+        recall: float = 0.95,
         rerank: int | None = None,
         filter: Any = None,
         probes: int | None = None,
@@ -510,10 +510,14 @@ class Index:
             paper), and "auto" takes the best that the encoder supports. "score" ranks by the number of tables of the
             multi-index that return a row (section 3.2); the distance is then the number of tables that do not, with
             ties ordered by the code's distance.
+        recall
+            The share of the true neighbours to find, above 0 and at most 1. If vectors are kept, the search decides for
+            each query how many candidates to re-rank for it; 1.0 compares all kept vectors exactly. ``rerank``,
+            ``distance``, ``probes`` and ``candidates`` override it. Without kept vectors, codes alone decide.
         rerank
             How many candidates to re-rank (never fewer than ``k``): exactly if vectors are kept, by the asymmetric
-            distance if not. By default, a search with kept vectors re-ranks until it expects to miss at most 3 % of
-            the true neighbours. 0, or naming a ``distance``, ranks by codes alone.
+            distance if not. By default, a search with kept vectors re-ranks as many as ``recall`` needs. 0, or naming
+            a ``distance``, ranks by codes alone.
         filter
             Only these rows can be found: an array of ids, or a mapping over payload fields such as
             ``{"lang": "en", "year": {"$gte": 2020}}``.
@@ -557,7 +561,7 @@ class Index:
         Matches(ids=array([10, 30]), distances=array([ 1., 41.], dtype=float32))
         """
         query = read_query(
-            k, math.inf, strategy, distance, rerank, probes, candidates, progressive, with_payloads, threads
+            k, math.inf, strategy, distance, rerank, probes, candidates, progressive, with_payloads, threads, recall
         )
         return self._search(queries, query, filter, Trace())[0]
 
@@ -568,6 +572,7 @@ class Index:
         *,
         strategy: Strategy = "auto",
         distance: Ranking = "auto",
+        recall: float = 0.95,
         rerank: int | None = None,
         filter: Any = None,
         probes: int | None = None,
@@ -579,7 +584,7 @@ class Index:
 
         Parameters
         ----------
-        query, k, strategy, distance, rerank, filter, probes, candidates, progressive, threads
+        query, k, strategy, distance, recall, rerank, filter, probes, candidates, progressive, threads
             As for :meth:`search`.
 
         Returns
@@ -604,7 +609,9 @@ class Index:
         >>> told.strategy, told.tables, told.probes
         ('subset', 4, 4)
         """
-        asked = read_query(k, math.inf, strategy, distance, rerank, probes, candidates, progressive, False, threads)
+        asked = read_query(
+            k, math.inf, strategy, distance, rerank, probes, candidates, progressive, False, threads, recall
+        )
         trace = Trace()
         found, plan, bits = self._search(query, asked, filter, trace, counting=True)
         used = bits if plan.strategy == "subset" else ()
@@ -623,8 +630,8 @@ class Index:
         with self._reader() as reader:
             snapshot = self._snapshot(reader)
             answer, plan = searcher.search(snapshot, reader, query, vectors, trace, counting=counting)
-            ids, distances, rows = padded(answer, k)
-            payloads = found_payloads(Store(reader, self._options), rows) if query.with_payloads else None
+            payloads = found_payloads(Store(reader, self._options), answer.rows) if query.with_payloads else None
+        ids, distances = answer.ids, answer.distances
         found = Matches(ids[0], distances[0]) if single else Matches(ids, distances)
         if payloads is not None:
             found.payloads = payloads[0] if single else payloads

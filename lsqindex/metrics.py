@@ -9,7 +9,7 @@ is known by its name everywhere else (in files, in ``Index(metric=…)``, in the
     ip       −q·x                      the same
 
 An encoder knows two distances only, ``l2`` and ``ip`` (:attr:`Metric.base`). The kernels (``cython_src/exact.h``) know
-each metric by its name.
+each metric by its number.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Metric(ABC):
     """How far two vectors are from each other."""
 
     name: ClassVar[MetricName]
+    #: The number by which the kernels know it (``cython_src/exact.h``).
+    number: ClassVar[int]
     #: Which distance the tables of an encoder are made for, and what to multiply them by.
     base: ClassVar[Literal["l2", "ip"]]
     share: ClassVar[float] = 1.0
@@ -76,7 +78,7 @@ class Metric(ABC):
 class L2(Metric):
     """The squared Euclidean distance."""
 
-    name, base = "l2", "l2"
+    name, number, base = "l2", 0, "l2"
 
     def distances(self, query: _Vectors, vectors: _Vectors) -> NDArray[np.float64]:
         """‖q − x‖² of each.
@@ -103,7 +105,7 @@ class L2(Metric):
 class Cosine(Metric):
     """One minus the cosine of the angle."""
 
-    name, base, share, unit = "cosine", "l2", 0.5, True
+    name, number, base, share, unit = "cosine", 2, "l2", 0.5, True
 
     def prepare(self, vectors: _Vectors) -> _Vectors:
         """Of length 1, zeros excepted. For such vectors ‖q − x‖² = 2 (1 − cos)."""
@@ -141,7 +143,7 @@ class Cosine(Metric):
 class InnerProduct(Metric):
     """Minus the inner product."""
 
-    name, base, least = "ip", "ip", -np.inf
+    name, number, base, least = "ip", 1, "ip", -np.inf
 
     def distances(self, query: _Vectors, vectors: _Vectors) -> NDArray[np.float64]:
         """−q·x of each.

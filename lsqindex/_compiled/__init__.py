@@ -4,7 +4,7 @@ They are imported here first, so that a source tree that was not built says what
 """
 
 try:
-    from . import assign, encoding, exact, gate, multi_index, ranking, records, scan
+    from . import assign, encoding, exact, gate, multi_index, ranking, records, scan, search
 except ImportError as error:
     if error.name != __name__:  # the module is there but cannot be loaded, or something that it imports is missing
         raise
@@ -17,4 +17,4 @@ except ImportError as error:
         "compiler. To use an installed lsqindex, start Python in another directory."
     ) from None
 
-__all__ = ["assign", "encoding", "exact", "gate", "multi_index", "ranking", "records", "scan"]
+__all__ = ["assign", "encoding", "exact", "gate", "multi_index", "ranking", "records", "scan", "search"]

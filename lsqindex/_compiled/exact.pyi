@@ -1,13 +1,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
+def level() -> int: ...
 def distances(
     starts: NDArray[np.uint32],
     counts: NDArray[np.uint32],
     addresses: NDArray[np.uint64],
     kind: str,
     dim: int,
-    metric: str,
+    metric: int,
     queries: NDArray[np.float32],
     found: NDArray[np.int64],
     rows: NDArray[np.uint32],
@@ -15,6 +16,7 @@ def distances(
 
 class Vectors:
     rows: int
+    capsule: object
     def __init__(
         self,
         starts: NDArray[np.uint32],
@@ -31,7 +33,7 @@ class Scan:
     def __init__(
         self,
         vectors: Vectors,
-        metric: str,
+        metric: int,
         queries: NDArray[np.float32],
         k: int | None,
         allowed: NDArray[np.uint8] | None = None,

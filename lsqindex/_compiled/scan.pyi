@@ -3,6 +3,7 @@ from numpy.typing import NDArray
 
 class Codes:
     rows: int
+    capsule: object
     def __init__(
         self,
         starts: NDArray[np.uint32],

@@ -1,4 +1,4 @@
-"""What a source finds, and what is made of it: rows of several queries, one query after another."""
+"""What a source finds, and what is made of it."""
 
 from __future__ import annotations
 
@@ -22,28 +22,30 @@ class Found(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is returned: rows by distance and then by id, no more than were asked for."""
+    """What is returned, shape (nq, k) each, by distance and then by id: where fewer were found, padding follows."""
 
-    counts: NDArray[np.int64]
-    rows: RowNumbers
-    distances: NDArray[np.float32]
-    #: int64, or an array of str objects.
+    #: int64, −1 for none; or str objects, None for none.
     ids: NDArray[Any]
+    #: inf for none.
+    distances: NDArray[np.float32]
+    #: −1 for none.
+    rows: NDArray[np.int64]
+
+    def put(self, queries: NDArray[np.intp], other: Answer) -> None:
+        """Take the answers to some queries from ``other``, which may be for fewer rows."""
+        for own, new in zip(self, other, strict=True):
+            own[queries, : new.shape[1]] = new
+
+
+def empty_answer(nq: int, k: int, *, strings: bool) -> Answer:
+    """Nothing found yet."""
+    ids = np.full((nq, k), None, object) if strings else np.full((nq, k), -1, np.int64)
+    return Answer(ids, np.full((nq, k), np.inf, np.float32), np.full((nq, k), -1, np.int64))
 
 
 def joined(parts: list[Answer]) -> Answer:
     """The answers to some queries, and to the next ones, as one."""
     return parts[0] if len(parts) == 1 else Answer(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-
-
-def merged(own: Answer, other: Answer, queries: NDArray[Any]) -> Answer:
-    """``own``, and for some queries, by their places, what ``other`` has instead."""
-    counts = own.counts.copy()
-    counts[queries] = other.counts
-    mine = np.repeat(np.arange(len(counts)), own.counts)
-    kept = ~np.isin(mine, queries)
-    order = np.argsort(np.concatenate([mine[kept], np.repeat(queries, other.counts)]), kind="stable")
-    return Answer(counts, *(np.concatenate([a[kept], b])[order] for a, b in zip(own[1:], other[1:], strict=True)))
 
 
 def together(parts: list[Found]) -> Found:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from .._inputs.options import thread_count
 from .._inputs.vectors import Vectors
@@ -28,10 +28,26 @@ from .sources import Source
 from .sources.by_score import ByScore
 from .sources.exact import Exact
 from .sources.multi_index import MultiIndex
-from .sources.scan import Scan, ScanOfFew
+from .sources.scan import Scan, scan_of_few
+
+if TYPE_CHECKING:
+    from .found import Answer, Found
+    from .search import Search
 
 #: Makes the tables of queries.
 MakeTables: TypeAlias = Callable[[Vectors], Tables]
+
+
+class Depth(NamedTuple):
+    """How many candidates there are, and what becomes of them."""
+
+    #: So many are asked for at first.
+    wide: int
+    #: What ranks them again.
+    better: Kept | ByCode | None = None
+    #: Whether to ask for more while more than this share of the k nearest is expected to be missing.
+    deepen: bool = False
+    missed: float = 1.0
 
 
 class Plan(NamedTuple):
@@ -41,60 +57,92 @@ class Plan(NamedTuple):
     strategy: str
     why: str
     source: Source
-    #: Look-up tables of queries; nothing needs them where vectors are compared.
+    #: The answer in one call, where the source has such.
+    answer: Callable[[Search], Answer] | None
+    #: Look-up tables of queries, and of which distance; nothing needs them where vectors are compared.
     tables: MakeTables | None
-    #: The k nearest, none beyond the limit; and that of estimates, which better distances may correct.
+    distance: Distance
+    #: The k nearest, none beyond the limit; and that of codes, which better distances may correct.
     k: int
     limit: float
-    estimate_limit: float
-    #: How many candidates the source is asked for, and what ranks them again.
-    wide: int
-    better: Kept | ByCode | None
-    #: Ask for more candidates where neighbours seem to be missing.
-    deepen: bool
+    code_limit: float
+    depth: Depth
     #: How many rows could be found.
     total: int
     threads: int
 
 
-def make_plan(snapshot: Snapshot, store: Store, query: Query, selection: Selection | None) -> Plan:
-    """The plan; ParameterError where this index cannot do what was asked for."""
-    coder, kept = snapshot.coder, store.options.keep_vectors is not None
+def make_plan(snapshot: Snapshot, store: Store, query: Query) -> Plan:
+    """The plan for all rows; ParameterError where this index cannot do what was asked for."""
+    coder, count = snapshot.coder, snapshot.state.count
     if query.needs_subset and not isinstance(snapshot.subset, MultiIndexStructure):
         raise ParameterError(
             f"{query.needs_subset}, and this index has none: set_subset('multi-index') adds one; without these "
-            "options all codes are scanned"
+            "options, all codes are scanned"
         )
-    total = snapshot.state.count if selection is None else min(snapshot.state.count, len(selection.rows))
-    # Without the encoder kept vectors can be compared, but nothing can be done that needs codes.
-    exact = coder.floats or (not coder.present and kept and query.distance == "auto" and not query.needs_subset)
-    few = selection is not None and total * tuning.SCAN_SHARE < snapshot.state.count
-    distance = "asymmetric" if exact else _distance(snapshot, query)
-    strategy, why = _choose(snapshot, query, exact=exact, few=few)
-    k = total if query.k is None else query.k
-    # Whoever names a distance wants rows ranked by it, and whoever wants all rows within a limit gets all of them.
-    deepen = query.rerank is None and kept and query.distance == "auto" and query.k is not None
-    depth = tuning.first_depth(k) if deepen else query.rerank or 0
-    if query.k is None and query.rerank is None and kept and query.distance == "auto":
-        depth = k
-    better: Kept | ByCode | None = None
-    if depth and not exact:
-        better = snapshot.kept or _by_code(snapshot, query, distance)
-    wide = max(1, min(k if exact else max(k, depth), snapshot.state.count))
-    return Plan(
+    exact = _is_exact(snapshot, query)
+    distance = "asymmetric" if coder.floats or not coder.present else _distance(snapshot, query)
+    strategy, why = _choose(snapshot, query, exact=exact)
+    k = count if query.k is None else query.k
+    depth = Depth(max(1, min(k, count))) if exact else _depth(snapshot, query, distance, k)
+    deepen = depth.deepen and strategy == "scan"
+    plan = Plan(
         strategy,
         why,
-        _source(snapshot, store, query, selection, distance, strategy, exact=exact, few=few, wide=wide),
+        NOTHING,
+        None,
         None if exact else coder.encoder._table_maker(coder.metric, distance),
+        distance,
         k,
         query.limit,
-        query.limit if better is None or query.k is None else math.inf,
-        wide,
-        better,
-        deepen and not exact and strategy == "scan",
-        total,
+        query.limit if depth.better is None or query.k is None else math.inf,
+        depth._replace(deepen=deepen),
+        count,
         thread_count(query.threads),
     )
+    return _with_source(plan, snapshot, store, query, None)
+
+
+def filtered(plan: Plan, snapshot: Snapshot, store: Store, query: Query, selection: Selection) -> Plan:
+    """``plan``, which is for all rows, for those that a filter leaves."""
+    total = min(plan.total, len(selection.rows))
+    k = total if query.k is None else query.k
+    few = total * tuning.SCAN_SHARE < plan.total
+    if few and plan.tables is not None and query.strategy != "scan" and query.distance != "score":
+        plan = plan._replace(strategy="scan", why="the filter leaves few rows: their codes alone are scanned")
+        deepen = _deepens(snapshot, query)
+        plan = plan._replace(depth=plan.depth._replace(deepen=deepen))
+    wide = max(1, min(plan.depth.wide if query.k is not None else total, plan.total))
+    plan = plan._replace(total=total, k=k, depth=plan.depth._replace(wide=wide))
+    return _with_source(plan, snapshot, store, query, selection, few=few)
+
+
+def _is_exact(snapshot: Snapshot, query: Query) -> bool:
+    """Whether vectors are compared, all of them."""
+    coder, kept = snapshot.coder, snapshot.options.keep_vectors is not None
+    if coder.floats:
+        return True
+    if not kept or query.distance != "auto" or query.needs_subset:
+        return False
+    # Without the encoder kept vectors can be compared, but nothing can be done that needs codes.
+    return not coder.present or (query.recall == 1 and query.rerank is None)
+
+
+def _deepens(snapshot: Snapshot, query: Query) -> bool:
+    """Whether more candidates are compared where neighbours seem to be missing."""
+    # Whoever names a distance wants rows ranked by it, and whoever wants all rows within a limit gets all of them.
+    return query.rerank is None and snapshot.kept is not None and query.distance == "auto" and query.k is not None
+
+
+def _depth(snapshot: Snapshot, query: Query, distance: Distance, k: int) -> Depth:
+    count, deepen = snapshot.state.count, _deepens(snapshot, query)
+    wide = tuning.first_depth(k) if deepen else query.rerank or 0
+    if query.k is None and query.rerank is None and snapshot.kept is not None and query.distance == "auto":
+        wide = k
+    better: Kept | ByCode | None = None
+    if wide:
+        better = snapshot.kept or _by_code(snapshot, query, distance)
+    return Depth(max(1, min(max(k, wide), count)), better, deepen, tuning.missed_share(query.recall))
 
 
 def _distance(snapshot: Snapshot, query: Query) -> Distance:
@@ -114,19 +162,19 @@ def _by_code(snapshot: Snapshot, query: Query, distance: Distance) -> ByCode | N
     return None if best == distance and query.distance != "score" else ByCode(snapshot, best)
 
 
-def _choose(snapshot: Snapshot, query: Query, *, exact: bool, few: bool) -> tuple[str, str]:
-    """The strategy, and why; ``few``: a filter leaves few rows."""
+def _choose(snapshot: Snapshot, query: Query, *, exact: bool) -> tuple[str, str]:
+    """The strategy, and why."""
     coder, by_score = snapshot.coder, query.distance == "score"
     if not coder.trained:
         return "scan", "the index is not trained: vectors are stored as they are and compared exactly"
     if coder.floats:
         return "scan", f"{coder.name} stores vectors as they are: they are compared exactly"
+    if exact and coder.present:
+        return "scan", "recall=1.0: all kept vectors are compared exactly"
     if exact:
         return "scan", f"the encoder {coder.name} is not available here: the kept vectors are compared exactly"
     if query.strategy == "scan":
         return "scan", "it was asked for"
-    if few and not by_score:
-        return "scan", "the filter leaves few rows: their codes alone are scanned"
     if snapshot.subset is None:
         return "scan", "the index has no subset structure"
     if not isinstance(snapshot.subset, MultiIndexStructure):
@@ -149,26 +197,37 @@ def _choose(snapshot: Snapshot, query: Query, *, exact: bool, few: bool) -> tupl
     return "subset", f"{listed:,} rows are in posting lists"
 
 
-def _source(
-    snapshot: Snapshot,
-    store: Store,
-    query: Query,
-    selection: Selection | None,
-    distance: Distance,
-    strategy: str,
-    *,
-    exact: bool,
-    few: bool,
-    wide: int,
-) -> Source:
+def _with_source(
+    plan: Plan, snapshot: Snapshot, store: Store, query: Query, selection: Selection | None, *, few: bool = False
+) -> Plan:
+    """``plan`` with its source: for all rows, or for those of a selection, which are ``few`` or not."""
     bits, total = (None, None) if selection is None else (selection.bits, len(selection.rows))
-    if exact:
-        return Exact(snapshot, store, allowed=bits, total=total)
-    if few and strategy == "scan" and selection is not None:
-        return ScanOfFew(snapshot, store, selection.rows, distance)
-    codes = snapshot.codes(store)
-    scan = Scan(snapshot, codes, distance, progressive=query.progressive, allowed=bits, total=total)
-    if strategy == "scan":
-        return scan
-    make = ByScore if query.distance == "score" else MultiIndex
-    return make(snapshot, store, query, scan, selection, wide)
+    if plan.tables is None:
+        return plan._replace(source=Exact(snapshot, store, allowed=bits, total=total))
+    if not plan.total:
+        return plan
+    if few and plan.strategy == "scan" and selection is not None:
+        scan = scan_of_few(snapshot, store, selection.rows, plan.distance)
+    else:
+        codes, progressive = snapshot.codes(store), query.progressive
+        scan = Scan(snapshot, codes, plan.distance, progressive=progressive, allowed=bits, total=total)
+    if plan.strategy == "subset":
+        make = ByScore if query.distance == "score" else MultiIndex
+        return plan._replace(source=make(snapshot, store, query, scan, selection, plan.depth.wide))
+    if isinstance(plan.depth.better, ByCode):
+        return plan._replace(source=scan)
+    scan.prepare(snapshot, plan.k, plan.limit, plan.code_limit, plan.depth)
+    return plan._replace(source=scan, answer=scan.answer)
+
+
+class _Nothing:
+    """The source of a plan that has none yet, or for no rows."""
+
+    cost, group = 0, 1
+
+    def find(self, search: Search, wide: int) -> Found:
+        """Nothing."""
+        raise AssertionError("a plan without a source is never searched")
+
+
+NOTHING = _Nothing()

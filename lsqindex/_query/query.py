@@ -6,6 +6,8 @@ import math
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from .._inputs.filters import Condition
 from .._inputs.options import thread_count
 from ..encoders.base import check_bool, check_int, is_among
@@ -36,6 +38,8 @@ class Query(NamedTuple):
     progressive: bool = True
     with_payloads: bool = False
     threads: int | None = None
+    #: The share of the true neighbours to find, where the search itself decides how much to read.
+    recall: float = 0.95
     #: Only rows that are so. (Last, so that all but it are ``query[:-1]``.)
     filter: Condition | None = None
 
@@ -43,11 +47,11 @@ class Query(NamedTuple):
     def needs_subset(self) -> str:
         """What was asked for that only a subset structure can do; empty if nothing."""
         if self.strategy == "subset":
-            return "strategy='subset' is of a subset structure"
+            return "strategy='subset' needs a subset structure"
         if self.distance == "score":
-            return "distance='score' is of the multi-index"
-        given = [name for name in ("probes", "candidates") if getattr(self, name) is not None]
-        return f"{' and '.join(given)} are of the multi-index" if given else ""
+            return "distance='score' needs a multi-index"
+        given = " and ".join(name for name in ("probes", "candidates") if getattr(self, name) is not None)
+        return given and f"{given} {'need' if ' ' in given else 'needs'} a multi-index"
 
 
 def read_query(*arguments: Any) -> Query:
@@ -70,6 +74,7 @@ def _checked(
     progressive: Any,
     with_payloads: Any,
     threads: Any,
+    recall: Any,
 ) -> Query:
     if not is_among(strategy, ("auto", "scan", "subset")):
         raise ParameterError(f"strategy={shown(strategy)}: auto, scan or subset is needed")
@@ -88,16 +93,26 @@ def _checked(
         check_bool("progressive", progressive),
         check_bool("with_payloads", with_payloads),
         None if threads is None else int(threads),
+        _recall(recall),
     )
     if strategy == "scan" and query.needs_subset:
-        raise ParameterError(f"strategy='scan': it reads all codes, and {query.needs_subset}")
+        raise ParameterError(f"strategy='scan' reads all codes, but {query.needs_subset}; remove one of these options")
     if candidates is not None and distance == "score":
-        raise ParameterError("candidates: with distance='score' the best scores are the answer; remove this option")
+        raise ParameterError(
+            "candidates: distance='score' returns the best scores and ranks no candidates; remove this option"
+        )
     return query
 
 
 def _number(name: str, value: Any, low: int) -> int | None:
     return None if value is None else check_int(name, value, low, _MOST)
+
+
+def _recall(recall: Any) -> float:
+    wrong = isinstance(recall, bool) or not isinstance(recall, int | float | np.floating | np.integer)
+    if wrong or not 0 < recall <= 1:
+        raise ParameterError(f"recall={shown(recall)}: a number above 0 and at most 1 is needed")
+    return float(recall)
 
 
 def _limit(limit: Any) -> float:

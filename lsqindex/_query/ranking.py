@@ -5,9 +5,7 @@
 Better distances are exact where vectors are kept: the kernel (``cython_src/exact.h``) reads these in place. Where none
 are kept, a symmetric distance, or a score, can be followed by the asymmetric one.
 
-How many rows are worth comparing depends on the query and on the code. So a search starts with a few
-(``tuning.first_depth``), and goes on with four times as many where the exact distances show that neighbours are likely
-to be missing (:func:`too_shallow`, ``cython_src/misses.h``).
+A scan does all of this in one call (``sources/scan.py``); other sources come here.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from .._compiled import exact as _exact
 from .._compiled import ranking as _ranking
 from .._compiled import records as _records
 from .._inputs.vectors import Vectors
+from .._storage.format import deleted
 from .._storage.format.columns import RowNumbers
 from .._storage.format.records import REMEDY
 from .._storage.store import Store
@@ -31,7 +30,7 @@ from ..encoders.layout import Layout
 from ..errors import DamagedError
 from ..metrics import Metric
 from . import tuning
-from .found import Answer, Found
+from .found import Answer, Found, empty_answer
 
 if TYPE_CHECKING:
     from .search import Search
@@ -46,23 +45,15 @@ def ranked(snapshot: Snapshot, found: Found, k: int, limit: float = math.inf) ->
         counts, places = _ranking.cut(counts, distances, k, limit)
         rows, distances = rows[places], distances[places]
     ids = ids_of(snapshot, rows)
-    if ordered:
-        return Answer(counts, rows, distances, ids)
-    counts, places = order(counts, distances, ids, k)
-    return Answer(counts, rows[places], distances[places], ids[places])
-
-
-def padded(answer: Answer, k: int) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.int64]]:
-    """(ids, distances, rows), shape (nq, k) each: where fewer were found, −1 or None, inf, and −1 follow."""
-    counts, found, distances, names = answer
-    shape, rows = (len(counts), k), found.astype(np.int64)
+    if not ordered:
+        counts, places = order(counts, distances, ids, k)
+        ids, distances, rows = ids[places], distances[places], rows[places]
+    shape = (len(counts), k)
     if len(rows) == shape[0] * k:
-        return names.reshape(shape), distances.reshape(shape), rows.reshape(shape)
-    there = np.arange(k) < counts[:, None]
-    ids = np.full(shape, None if names.dtype == object else -1, names.dtype)
-    far, numbers = np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
-    ids[there], far[there], numbers[there] = names, distances, rows
-    return ids, far, numbers
+        return Answer(ids.reshape(shape), distances.reshape(shape), rows.reshape(shape).astype(np.int64))
+    answer, there = empty_answer(*shape, strings=ids.dtype == object), np.arange(k) < counts[:, None]
+    answer.ids[there], answer.distances[there], answer.rows[there] = ids, distances, rows
+    return answer
 
 
 def order(
@@ -101,31 +92,22 @@ def ids_of(snapshot: Snapshot, rows: RowNumbers) -> NDArray[Any]:
 # -- better distances -------------------------------------------------------------------------------
 
 
-def too_shallow(
-    estimates: NDArray[np.float32], exact: NDArray[np.float32], kth: NDArray[np.float32], k: int, total: int
-) -> NDArray[np.intp]:
-    """The queries that should re-rank more of ``total`` rows than they did.
-
-    ``estimates`` and ``exact`` are the distances, shape (nq, n), of the rows that each query re-ranked, by ascending
-    estimate; ``kth`` is each query's k-th smallest exact distance.
-    """
-    return np.flatnonzero(_exact.expected_misses(estimates, exact, kth, total) > tuning.MISSED_SHARE * k)
-
-
 class Kept:
     """The vectors that are kept beside codes, where they lie: exact distances."""
 
     def __init__(self, store: Store, metric: Metric) -> None:
-        rows = store.vectors()
+        rows, options = store.vectors(), store.options
         self._column = (rows.starts, rows.counts, rows.addresses)
-        # (Shared with all who read this column: a record is verified when it is first touched.)
-        self._starts, self._verified = rows.starts, rows.verified.view(np.uint8)
-        self._how = (str(store.options.keep_vectors), store.options.dim, metric.name)
+        #: Whether each record was verified (shared with all who read this column); records are when first touched.
+        self.verified = rows.verified.view(np.uint8)
+        self._how = (str(options.keep_vectors), options.dim, metric.number)
+        nothing = np.empty(0, np.uint64)
+        self.vectors = _exact.Vectors(*self._column, *self._how[:2], 0, nothing, deleted.SEGMENT_ROWS)
 
     def distances(self, search: Search, counts: NDArray[np.int64], rows: RowNumbers) -> NDArray[np.float32]:
         """The distance of each of ``rows`` from its query: the first ``counts[0]`` are of the first, and so on."""
         search.trace.reranked += len(rows)
-        if not _records.touched(self._starts, self._verified, rows):
+        if not _records.touched(self._column[0], self.verified, rows):
             search.store.vectors().touch(rows)
         queries = search.vectors
         threads = min(search.threads, len(rows) * queries.shape[1] // tuning.EXACT_WORK)

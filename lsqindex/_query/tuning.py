@@ -48,8 +48,7 @@ EXACT_WORK = 1 << 20
 
 # -- re-ranking: python -m bench defaults -------------------------------------------------------------
 
-#: A search re-ranks four times as many rows as before while it expects to miss more than this share of the k nearest.
-MISSED_SHARE = 0.03
+#: A search re-ranks this many times as many rows as before while it expects to miss too many of the k nearest.
 DEEPER = 4
 
 #: No query re-ranks more rows than this, unless it is asked for.
@@ -68,7 +67,16 @@ def first_depth(k: int) -> int:
     return 60 + 4 * k
 
 
-# -- filters: python -m bench payloads ----------------------------------------------------------------
+def missed_share(recall: float) -> float:
+    """The share of the k nearest that a search may expect to miss: less than its target allows, for it expects too few.
+
+    >>> round(missed_share(0.95), 3)
+    0.03
+    """
+    return 0.6 * (1 - recall)
+
+
+# -- filters: no benchmark; anything of this size serves ----------------------------------------------
 
 #: Payloads that are read at a time: they may be large.
 PAYLOADS_AT_ONCE = 32

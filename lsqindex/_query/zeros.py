@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._storage.format import sorted_ids
 from .._storage.format.columns import RowNumbers
 from .._storage.store import Store
 from ..encoders.coder import Coder
-from .found import Answer, Found, merged, together
+from .found import Answer, Found, empty_answer, together
 from .ranking import ids_of, order, ranked
 from .stored import vectors_of
 
 if TYPE_CHECKING:
     from .search import Search
+    from .sources.scan import Scan
 
 # -- queries --------------------------------------------------------------------------------------
 
@@ -30,19 +30,13 @@ def with_short_queries(one: Search, answer: Callable[[Search], Answer]) -> Answe
     one, zeros = one.of(lifted), np.logical_not(lifted.any(axis=1))
     if not zeros.any():
         return answer(one)
-    first = _first_by_id(one, one.rows, one.plan.k) if one.plan.limit >= 1 else np.empty(0, np.uint32)
-    n = int(zeros.sum())
-    by_id = Answer(
-        np.full(n, len(first)),
-        np.tile(first, n),
-        np.ones(n * len(first), np.float32),
-        np.tile(ids_of(one.snapshot, first), n),
-    )
-    if zeros.all():
-        return by_id
-    others = answer(one.of(lifted[~zeros]))
-    nobody = Answer(np.zeros(len(zeros), np.int64), first[:0], by_id.distances[:0], by_id.ids[:0])
-    return merged(merged(nobody, by_id, np.flatnonzero(zeros)), others, np.flatnonzero(~zeros))
+    k, own = one.plan.k, empty_answer(len(lifted), one.plan.k, strings=one.strings)
+    first = _first_by_id(one, one.rows, k) if one.plan.limit >= 1 else np.empty(0, np.uint32)
+    at = np.flatnonzero(zeros)[:, None], np.arange(len(first))
+    own.ids[at], own.distances[at], own.rows[at] = ids_of(one.snapshot, first), 1, first
+    if not zeros.all():
+        own.put(np.flatnonzero(~zeros), answer(one.of(lifted[~zeros])))
+    return own
 
 
 def _first_by_id(one: Search, rows: RowNumbers | None, k: int) -> RowNumbers:
@@ -61,30 +55,34 @@ def _first_by_id(one: Search, rows: RowNumbers | None, k: int) -> RowNumbers:
 # -- rows -----------------------------------------------------------------------------------------
 
 
-def without_crowds(
-    one: Search, answer: Answer, counts: NDArray[np.int64], rows: RowNumbers, exact: NDArray[np.float32], wide: int
-) -> tuple[Answer, NDArray[np.intp]]:
-    """Better answers to queries whose candidates, ``counts`` of ``rows``, have zeros among them; and which these are.
+def without_crowds(one: Search, scan: Scan, met: RowNumbers) -> Answer:
+    """The answer to queries that have rows of zeros, ``met``, among their candidates.
 
     Zeros share a code, so many of them can take the places of all other candidates. So these queries are searched
     among the other rows, and the first zeros by id join what is found, at their distance of 1.
     """
-    zeros = _zeros_among(one, rows[exact == 1])
-    if not len(zeros):
-        return answer, np.empty(0, np.intp)
-    crowded = np.unique(np.repeat(np.arange(len(counts)), counts)[np.isin(rows, zeros)])
-    return merged(answer, _without(one.only(crowded), zeros, wide), crowded), crowded
+    snapshot, k, plan = one.snapshot, one.plan.k, one.plan
+    everything = one.store.living() if one.rows is None else one.rows
+    zero = np.zeros(snapshot.state.rows, np.bool_)
+    zero[_zeros_like(one, met)] = True
+    left, n = everything[~zero[everything]], len(one.vectors)
+    first = _first_by_id(one, everything[zero[everything]], k)
+    found = Found(np.full(n, len(first)), np.tile(first, n), np.ones(n * len(first), np.float32))
+    if len(left):
+        others = scan.among(one, left)
+        depth = plan.depth._replace(wide=min(plan.depth.wide, len(left)))
+        others.prepare(snapshot, k, plan.limit, plan.code_limit, depth)
+        nearest = others.answer(one.among(left), lifted=True)
+        there = nearest.rows >= 0
+        rows = nearest.rows[there].astype(np.uint32)
+        found = together([Found(there.sum(axis=1), rows, nearest.distances[there]), found])
+    return ranked(snapshot, found, k, plan.limit)
 
 
-def _zeros_among(one: Search, rows: RowNumbers) -> RowNumbers:
-    """All rows of zeros that have the same code as one of ``rows``, which are at distance 1 from a query."""
-    if not len(rows):
-        return rows
-    snapshot, store = one.snapshot, one.store
-    rows = np.unique(rows)
-    found = rows[~vectors_of(store, snapshot.coder, rows).any(axis=1)]
-    same = [rows[:0]]
-    for code in np.unique(store.codes().gather(found), axis=0):
+def _zeros_like(one: Search, rows: RowNumbers) -> RowNumbers:
+    """All rows of zeros that have the same code as one of ``rows``."""
+    snapshot, store, same = one.snapshot, one.store, []
+    for code in np.unique(store.codes().gather(np.unique(rows)), axis=0):
         name = code.tobytes()
         if name not in snapshot.zeros:
             snapshot.zeros[name] = _zeros(store, snapshot.coder, code)
@@ -92,7 +90,7 @@ def _zeros_among(one: Search, rows: RowNumbers) -> RowNumbers:
     return np.concatenate(same)
 
 
-def _zeros(store: Store, coder: Coder, code: NDArray[np.uint8]) -> RowNumbers:
+def _zeros(store: Store, coder: Coder, code: RowNumbers) -> RowNumbers:
     """All rows of zeros with that code."""
     living, found = store.living(), []
     for first in range(0, len(living), 1 << 16):
@@ -100,18 +98,3 @@ def _zeros(store: Store, coder: Coder, code: NDArray[np.uint8]) -> RowNumbers:
         rows = rows[(store.codes().gather(rows) == code).all(axis=1)]
         found.append(rows[~vectors_of(store, coder, rows).any(axis=1)])
     return np.concatenate(found)
-
-
-def _without(one: Search, zeros: RowNumbers, wide: int) -> Answer:
-    """The answer to queries among all rows but ``zeros``, and the first of these by id."""
-    snapshot, k = one.snapshot, one.plan.k
-    everything = one.store.living() if one.rows is None else one.rows
-    zero = np.zeros(snapshot.state.rows, np.bool_)
-    zero[zeros] = True
-    left, n = everything[~zero[everything]], len(one.vectors)
-    first = _first_by_id(one, everything[zero[everything]], k)
-    found = Found(np.full(n, len(first)), np.tile(first, n), np.ones(n * len(first), np.float32))
-    if len(left):
-        others = one.among(left, min(wide, len(left)))
-        found = together([Found(others.counts, others.rows, others.distances), found])
-    return ranked(snapshot, found, k, one.plan.limit)

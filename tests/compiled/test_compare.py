@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from lsqindex import metrics
 from lsqindex._compiled import exact as _exact
 from lsqindex._compiled import records as _records
 from lsqindex._storage.format import kept, records
@@ -22,6 +23,7 @@ from lsqindex.testing import reference
 from .levels import on_every_level
 
 METRICS = ("l2", "ip", "cosine")
+NUMBER = {name: metrics.METRICS[name].number for name in METRICS}
 LAYOUTS = tuple(kept.NAMES)
 DIMS = (1, 3, 31, 32, 33, 64, 100, 511, 512, 513, 1030)
 SEGMENT_ROWS = 64
@@ -89,7 +91,7 @@ def search(
     parts: int = 1,
     limit: float = math.inf,
 ) -> Answer:
-    work = _exact.Scan(stored.vectors, metric, queries, k, allowed, parts, limit)
+    work = _exact.Scan(stored.vectors, NUMBER[metric], queries, k, allowed, parts, limit)
     for part in range(parts):
         work.run(part)
     return answer(*work.finish())
@@ -154,7 +156,9 @@ def test_distances_are_the_bits_of_those_of_some_rows(metric: str) -> None:
     queries = rng.standard_normal((3, 200)).astype(np.float32)
     rows_after_each_other, blocks = (Stored("float32", vectors, [100], head) for head in (0, 800))
     every = np.tile(np.arange(100, dtype=np.uint32), 3)
-    some = _exact.distances(*rows_after_each_other.arrays, "float32", 200, metric, queries, np.full(3, 100), every)
+    some = _exact.distances(
+        *rows_after_each_other.arrays, "float32", 200, NUMBER[metric], queries, np.full(3, 100), every
+    )
     wanted = answer(np.full(3, 100), every, some)
     assert search(rows_after_each_other, metric, queries, None) == wanted
     assert search(blocks, metric, queries, None) == wanted
@@ -207,7 +211,7 @@ def test_parts_run_at_the_same_time() -> None:
     rng = np.random.default_rng(3)
     stored = Stored("float32", rng.standard_normal((900, 24)).astype(np.float32), [100] * 9, 96)
     queries = rng.standard_normal((5, 24)).astype(np.float32)
-    work = _exact.Scan(stored.vectors, "l2", queries, 7, None, 4)
+    work = _exact.Scan(stored.vectors, NUMBER["l2"], queries, 7, None, 4)
     threads = [threading.Thread(target=work.run, args=(part,)) for part in range(4)]
     for thread in threads:
         thread.start()
@@ -219,11 +223,11 @@ def test_parts_run_at_the_same_time() -> None:
 def test_nothing_is_found_in_nothing() -> None:
     none = np.empty(0, np.uint32)
     empty = _exact.Vectors(none, none, np.empty(0, np.uint64), "int8", 3, 0, np.empty(0, np.uint64), SEGMENT_ROWS)
-    work = _exact.Scan(empty, "l2", np.zeros((2, 3), np.float32), 1)
+    work = _exact.Scan(empty, NUMBER["l2"], np.zeros((2, 3), np.float32), 1)
     work.run()
     assert [array.tolist() for array in work.finish()] == [[0, 0], [], []]
     stored = Stored("float32", np.ones((40, 3), np.float32), [40])
-    no_queries = _exact.Scan(stored.vectors, "l2", np.empty((0, 3), np.float32), 1)
+    no_queries = _exact.Scan(stored.vectors, NUMBER["l2"], np.empty((0, 3), np.float32), 1)
     no_queries.run()
     assert [array.tolist() for array in no_queries.finish()] == [[], [], []]
     assert search(stored, "ip", np.ones((1, 3), np.float32), 1, np.empty(0, np.uint8)) == [([], [])]
@@ -261,6 +265,6 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
         ("l2", queries, 1, 1, math.nan),
     ):
         with pytest.raises(ValueError, match=r"exact: |k is 0|limit: "):
-            _exact.Scan(stored.vectors, metric, asked, k, None, parts, limit)
+            _exact.Scan(stored.vectors, NUMBER.get(metric, 3), asked, k, None, parts, limit)
     with pytest.raises(ValueError, match="no such part"):
-        _exact.Scan(stored.vectors, "l2", queries, 1).run(1)
+        _exact.Scan(stored.vectors, NUMBER["l2"], queries, 1).run(1)

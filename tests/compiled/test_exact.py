@@ -66,7 +66,7 @@ def one_record(kind: str, vectors: NDArray[Any], shift: int = 0) -> Stored:
 
 def distances(stored: Stored, metric: str, queries: Any, found: Any, rows: Any) -> NDArray[np.float32]:
     arrays = np.asarray(queries, np.float32), np.array(found, np.int64), np.array(rows, np.uint32)
-    return _exact.distances(*stored.arrays(), stored.kind, stored.dim, metric, *arrays)
+    return _exact.distances(*stored.arrays(), stored.kind, stored.dim, metrics.METRICS[metric].number, *arrays)
 
 
 def same_bits(a: NDArray[np.float32], b: NDArray[np.float32]) -> bool:

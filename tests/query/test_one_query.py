@@ -39,9 +39,9 @@ def answer(index: Index, query: Query) -> Answer:
 
 
 def lists(found: Answer) -> list[list[tuple[int, float]]]:
-    ends = np.cumsum(found.counts)[:-1]
-    parts = zip(np.split(found.ids, ends), np.split(found.distances, ends), strict=True)
-    return [list(zip(ids.tolist(), far.tolist(), strict=True)) for ids, far in parts]
+    there = found.rows >= 0
+    parts = zip(found.ids, found.distances, there, strict=True)
+    return [list(zip(ids[own].tolist(), far[own].tolist(), strict=True)) for ids, far, own in parts]
 
 
 def brute_force(metric: str, ids: NDArray[np.int64], k: int | None, limit: float) -> list[list[tuple[int, float]]]:
@@ -62,9 +62,20 @@ def test_a_query_is_plain_data() -> None:
 
 def test_arguments_are_checked_once_and_never_mistaken_for_others() -> None:
     assert asked(k=3) is asked(k=3)
-    for wrong in ({"k": True}, {"k": 1.0}, {"k": None}, {"progressive": 1}, {"limit": math.nan}, {"threads": 0}):
+    for wrong in (
+        {"k": True},
+        {"k": 1.0},
+        {"k": None},
+        {"progressive": 1},
+        {"limit": math.nan},
+        {"threads": 0},
+        {"recall": 0},
+    ):
         with pytest.raises(ParameterError):
             asked(**wrong)
+    for recall in (0, -1, 1.01, math.nan, True, "0.9", None):
+        with pytest.raises(ParameterError, match="recall="):
+            asked(recall=recall)
     with pytest.raises(ParameterError, match="distance"):  # it has no hash
         asked(distance=np.zeros(3))
 

@@ -1,4 +1,8 @@
-"""Where candidates come from: the vectors themselves, all codes, or what posting lists return."""
+"""Where candidates come from: the vectors themselves, all codes, or what posting lists return.
+
+A source that answers searches by itself, in one call of a kernel, has ``answer``; the planner puts it into the plan. Of
+the others ``search.py`` takes what they find, and ranks it.
+"""
 
 from __future__ import annotations
 

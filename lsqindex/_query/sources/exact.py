@@ -42,7 +42,7 @@ class Exact:
         bits = deleted.addresses(store.source)
         column = (rows.starts, rows.counts, rows.addresses)
         self._vectors = _exact.Vectors(*column, kind, options.dim, 0, bits, deleted.SEGMENT_ROWS)
-        self._metric, self._allowed, self._kept = snapshot.metric.name, allowed, not floats
+        self._metric, self._allowed, self._kept = snapshot.metric.number, allowed, not floats
         self._total = snapshot.state.count if total is None else total
         self._numbers = self._vectors.rows * options.dim
         self.cost = self._numbers * tuning.THREAD_WORK // tuning.EXACT_WORK

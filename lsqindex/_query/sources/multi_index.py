@@ -121,7 +121,10 @@ class MultiIndex:
             best(search, self._lists, self._probes, self._probing, self._allowed),
             self._nearest_fresh(search, wide),
         )
-        kept = search.plan.better is search.snapshot.kept is not None and search.plan.wide >= self._probing.wanted
+        kept = (
+            search.plan.depth.better is search.snapshot.kept is not None
+            and search.plan.depth.wide >= self._probing.wanted
+        )
         if kept:
             found = self._without_most_ties(search, found)
         lacking = found.counts < self._probing.least
