@@ -216,7 +216,7 @@ static int lsq_compare_tile(const lsq_comparison *all, int64_t record, uint32_t 
 }
 
 /* The records from `first` to `last` for all queries; 0 without memory. */
-static int lsq_compare(const lsq_comparison *all, int64_t part, int64_t first, int64_t last) {
+static inline int lsq_compare(const lsq_comparison *all, int64_t part, int64_t first, int64_t last) {
     const lsq_column *column = &all->vectors->column;
     for (int64_t record = first; record < last; record++)
         for (uint32_t at = 0; at < column->counts[record]; at += LSQ_BLOCK_ROWS) {

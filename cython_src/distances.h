@@ -68,7 +68,7 @@ LSQ_INLINE int lsq_find_place(const lsq_codes *codes, uint32_t row, lsq_place *p
 }
 
 /* The exact distances of some rows to one query; 0 where a row is not there. `work`: look-ups by nibble. */
-static int lsq_distances(int level, const lsq_codes *codes, int nibbles, const float *values, float bias, const uint32_t *rows,
+static inline int lsq_distances(int level, const lsq_codes *codes, int nibbles, const float *values, float bias, const uint32_t *rows,
                          int64_t n, float *work, float *out) {
     lsq_place places[LSQ_PLACES_AHEAD];
     if (nibbles) lsq_nibble_tables(values, &codes->fields, codes->width, work, &bias);

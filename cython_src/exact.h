@@ -124,7 +124,7 @@ static lsq_pair lsq_sum_wide(int kind, int metric, const float *q, const uint8_t
 #endif
 
 /* Whether this machine converts half precision. All with AVX2 that we know do, but it is a bit of its own. */
-static int lsq_converts_halves(void) {
+static inline int lsq_converts_halves(void) {
 #if LSQ_X86
     return lsq_has_f16c();
 #else

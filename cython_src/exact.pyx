@@ -86,7 +86,7 @@ cdef int _kind(name) except -1:
 cdef int _metric(int number) except -1:
     """The number of a metric, which metrics.py gives."""
     if number not in (LSQ_L2, LSQ_IP, LSQ_COSINE):
-        raise ValueError(f"exact: there is no metric {number}")
+        raise ValueError(f"exact: metric {number} is unknown")
     return number
 
 

@@ -8,7 +8,7 @@
 #include "column.h"
 
 /* Copy `n` rows of `width` bytes; the position of a row that no record holds, or -1. */
-static int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t width, int64_t head, uint8_t *out) {
+static inline int64_t lsq_gather(const lsq_column *column, const uint32_t *rows, int64_t n, int64_t width, int64_t head, uint8_t *out) {
     for (int64_t i = 0; i < n; i++, out += width) {
         int64_t record = lsq_record(column, rows[i]);
         if (record < 0) return i;

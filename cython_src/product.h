@@ -28,7 +28,7 @@ LSQ_INLINE int64_t lsq_packed_size(int64_t m, int64_t k) {
     return (m + LSQ_PRODUCT_WIDTH - 1) / LSQ_PRODUCT_WIDTH * LSQ_PRODUCT_WIDTH * k;
 }
 
-static void lsq_pack_matrix(const float *matrix, int64_t m, int64_t k, float *packed) {
+static inline void lsq_pack_matrix(const float *matrix, int64_t m, int64_t k, float *packed) {
     for (int64_t first = 0; first < m; first += LSQ_PRODUCT_WIDTH, packed += k * LSQ_PRODUCT_WIDTH)
         for (int64_t j = 0; j < LSQ_PRODUCT_WIDTH; j++)
             for (int64_t at = 0; at < k; at++)

@@ -32,9 +32,8 @@ class Answer(NamedTuple):
     rows: NDArray[np.int64]
 
     def put(self, queries: NDArray[np.intp], other: Answer) -> None:
-        """Take the answers to some queries from ``other``, which may be for fewer rows."""
-        for own, new in zip(self, other, strict=True):
-            own[queries, : new.shape[1]] = new
+        """Take the answers to some queries, by their places, from ``other``."""
+        self.ids[queries], self.distances[queries], self.rows[queries] = other
 
 
 def empty_answer(nq: int, k: int, *, strings: bool) -> Answer:

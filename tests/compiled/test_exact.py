@@ -247,19 +247,19 @@ def wrong_calls() -> dict[str, Any]:
     q, found, rows = np.zeros((2, 3), np.float32), np.array([1, 1]), np.zeros(2, np.uint32)
     call: Any = _exact.distances
     return {
-        "kind": lambda: call(u4, u4, u8, "float64", 3, "l2", q, found, rows),
-        "metric": lambda: call(u4, u4, u8, "int8", 3, "L2", q, found, rows),
-        "counts": lambda: call(u4, u4[:1], u8, "int8", 3, "l2", q, found, rows),
-        "addresses": lambda: call(u4, u4, u8[:1], "int8", 3, "l2", q, found, rows),
-        "dim": lambda: call(u4, u4, u8, "int8", 4, "l2", q, found, rows),
-        "no dim": lambda: call(u4, u4, u8, "int8", 0, "l2", q[:, :0], found, rows),
-        "one number too few": lambda: call(u4, u4, u8, "int8", 3, "l2", q, found[:1], rows),
-        "too few rows": lambda: call(u4, u4, u8, "int8", 3, "l2", q, found, rows[:1]),
-        "too many rows": lambda: call(u4, u4, u8, "int8", 3, "l2", q, np.array([1, 0]), rows),
-        "a negative number": lambda: call(u4, u4, u8, "int8", 3, "l2", q, np.array([3, -1]), rows),
-        "a huge number": lambda: call(u4, u4, u8, "int8", 3, "l2", q, np.array([2**63 - 1, 3]), rows),
-        "float64": lambda: call(u4, u4, u8, "int8", 3, "l2", q.astype(np.float64), found, rows),
-        "int64 rows": lambda: call(u4, u4, u8, "int8", 3, "l2", q, found, rows.astype(np.int64)),
+        "kind": lambda: call(u4, u4, u8, "float64", 3, 0, q, found, rows),
+        "metric": lambda: call(u4, u4, u8, "int8", 3, 3, q, found, rows),
+        "counts": lambda: call(u4, u4[:1], u8, "int8", 3, 0, q, found, rows),
+        "addresses": lambda: call(u4, u4, u8[:1], "int8", 3, 0, q, found, rows),
+        "dim": lambda: call(u4, u4, u8, "int8", 4, 0, q, found, rows),
+        "no dim": lambda: call(u4, u4, u8, "int8", 0, 0, q[:, :0], found, rows),
+        "one number too few": lambda: call(u4, u4, u8, "int8", 3, 0, q, found[:1], rows),
+        "too few rows": lambda: call(u4, u4, u8, "int8", 3, 0, q, found, rows[:1]),
+        "too many rows": lambda: call(u4, u4, u8, "int8", 3, 0, q, np.array([1, 0]), rows),
+        "a negative number": lambda: call(u4, u4, u8, "int8", 3, 0, q, np.array([3, -1]), rows),
+        "a huge number": lambda: call(u4, u4, u8, "int8", 3, 0, q, np.array([2**63 - 1, 3]), rows),
+        "float64": lambda: call(u4, u4, u8, "int8", 3, 0, q.astype(np.float64), found, rows),
+        "int64 rows": lambda: call(u4, u4, u8, "int8", 3, 0, q, found, rows.astype(np.int64)),
     }
 
 

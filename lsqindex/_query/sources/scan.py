@@ -32,7 +32,7 @@ from ...encoders.base import Distance
 from ...encoders.layout import MARGIN_SHARES, Layout
 from ...errors import DamagedError
 from .. import tuning, zeros
-from ..found import Answer, Found, empty_answer, together
+from ..found import Answer, Found, together
 from ..ranking import by_nibbles, ids_of
 from ..select import bits_of
 
@@ -116,7 +116,9 @@ class Scan:
     def answer(self, search: Search, *, lifted: bool = False) -> Answer:
         """The nearest of each query. ``lifted``: short ones have been made longer."""
         nq, plan = len(search.vectors), search.plan
-        answer = empty_answer(nq, plan.k, strings=search.strings)
+        shape = (nq, plan.k)
+        ids = np.full(shape, None, object) if search.strings else np.empty(shape, np.int64)
+        answer = Answer(ids, np.empty(shape, np.float32), np.empty(shape, np.int64))  # the call writes all of it
         # (Tables of other encoders are made for all queries together: a product's last bits may depend on its size.)
         made = None if self._linear else search.tables()
         tables = (None, None) if made is None else (made.values, made.bias)
