@@ -52,7 +52,7 @@ def read(source: Reader | Writer) -> Structure | None:
         return None
     structure = from_record(bytes(value))
     if not structure.suits(source.state):
-        raise DamagedError(f"subset: its tables are not those of the stored codes; {REMEDY}")
+        raise DamagedError(f"subset: it is not of the stored codes; {REMEDY}")
     return structure
 
 
@@ -60,7 +60,7 @@ def of(source: Reader | Writer, coder: Coder) -> Structure | None:
     """As :func:`read`; DamagedError where it is not of the coder's codes."""
     structure = read(source)
     if structure is not None and not structure.fits(coder):
-        raise DamagedError(f"subset: its tables are not those of the encoder's codes; {REMEDY}")
+        raise DamagedError(f"subset: it is not of the encoder's codes; {REMEDY}")
     return structure
 
 

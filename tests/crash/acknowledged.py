@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex import Index
+from lsqindex import Index, MultiIndex
+from lsqindex._subsets.cells import structure, upkeep
 from lsqindex._subsets.multi_index import postings
 from lsqindex._write import retraining
 from lsqindex.errors import LsqIndexError
@@ -36,6 +37,12 @@ def small_units(rows: int) -> None:
     """Units of posting lists of so few rows that thousands of vectors fill several, and segments, too."""
     setattr(postings, "UNIT_ROWS", rows)  # noqa: B010
     setattr(postings, "SEGMENT_ROWS", 4 * rows)  # noqa: B010
+
+
+def small_lumps(rows: int) -> None:
+    """So few fresh rows move into cells at a time, and small cells are split, that most operations change cells."""
+    for module, name, value in ((structure, "LUMP_ROWS", rows), (structure, "LEAST_ROWS", rows), (upkeep, "_LEAST", 8)):
+        setattr(module, name, value)
 
 
 def rewrite_slowly(rows: int) -> None:
@@ -203,7 +210,7 @@ def _wrong(index: Index, content: Content) -> list[str]:
     lost = np.flatnonzero((hits.ids[:, 0] != np.array(names)[some]) | (hits.distances[:, 0] != 0))
     if len(lost):
         return [f"search: does not find ids {np.array(names)[some][lost].tolist()}"]
-    if index.subset is None or not index.is_trained:
+    if not isinstance(index.subset, MultiIndex) or not index.is_trained:
         return []
     # A vector is in its own bucket of every table: no other row has a better score, though many may have the same.
     hits = index.search(wanted[some], k=1, strategy="subset", candidates=len(names), rerank=len(names))

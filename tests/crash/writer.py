@@ -20,12 +20,13 @@ import numpy as np
 
 import lsqindex._storage.lmdb.opening
 import lsqindex._storage.rewrite
+import lsqindex._subsets.cells.structure
 import lsqindex._subsets.multi_index.structure
 import lsqindex._write.add
 import lsqindex._write.retraining
-from lsqindex import Index, MultiIndex
+from lsqindex import Cells, Index, MultiIndex
 from lsqindex._storage.lmdb.registry import open_env
-from tests.crash.acknowledged import COPY, DIM, INDEX, payloads, rewrite_slowly, small_units, vectors
+from tests.crash.acknowledged import COPY, DIM, INDEX, payloads, rewrite_slowly, small_lumps, small_units, vectors
 
 SMALL_IDS = 300
 LARGE = (10_000, 16_000)
@@ -127,6 +128,12 @@ class Life:
         bits = int(self.random.integers(3, 14))
         self.index.set_subset(MultiIndex(bits=bits) if bits > 3 else None)
 
+    def do_cells(self) -> None:
+        """Other cells, as many as rows suggest, or none."""
+        self.begin("cells", [], [])
+        count = int(self.random.integers(0, 40))
+        self.index.set_subset(Cells(count or None, spill=bool(count % 3)) if count != 1 else None)
+
     def do_merge(self) -> None:
         self.begin("merge", [], [])
         self.index.merge()
@@ -147,6 +154,7 @@ def live(
     commit_bytes: int = 0,
     unit_rows: int = 0,
     recode_rows: int = 0,
+    lump_rows: int = 0,
     in_turn: bool = False,
     sync: bool = True,
 ) -> None:
@@ -157,9 +165,12 @@ def live(
         setattr(lsqindex._storage.rewrite, "COMMIT_BYTES", commit_bytes)  # noqa: B010
         setattr(lsqindex._write.add, "COMMIT_BYTES", commit_bytes)  # noqa: B010  (imported there by name)
         setattr(lsqindex._subsets.multi_index.structure, "COMMIT_BYTES", commit_bytes)  # noqa: B010
+        setattr(lsqindex._subsets.cells.structure, "COMMIT_BYTES", commit_bytes)  # noqa: B010
         setattr(lsqindex._write.retraining, "COMMIT_BYTES", commit_bytes)  # noqa: B010
     if unit_rows:
         small_units(unit_rows)
+    if lump_rows:
+        small_lumps(lump_rows)
     if recode_rows:
         rewrite_slowly(recode_rows)
     life = Life(directory, first, seed, create)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lsqindex import Index, MultiIndex
+from lsqindex import Cells, Index, MultiIndex
 
 
 def vectors(n: int, dim: int, seed: int = 0) -> Any:
@@ -94,6 +94,19 @@ def make_few_lists(path: Path) -> None:
         index.add(vectors(5, 6, 1), ids=names(310)[300:305])
 
 
+def make_cells(path: Path) -> None:
+    """Cells with tails; deleted and fresh rows, a chunk that is gone."""
+    with Index.create(path, dim=6, encoder="lsh", bits=20, subset=Cells(9), keep_vectors="int8") as index:
+        index.train(vectors(50, 6))
+        index.add(vectors(9_000, 6))
+        index.merge()
+        index.delete(range(4064, 2 * 4064))
+        index.add(vectors(40, 6, 1))
+        index.merge()
+        index.delete(range(50))
+        index.add(vectors(5, 6, 2))
+
+
 def payload(i: int) -> dict[str, Any] | None:
     return (
         None
@@ -130,6 +143,7 @@ VARIANTS: dict[str, Callable[[Path], None]] = {
     "freed": make_freed,
     "lists": make_lists,
     "few lists": make_few_lists,
+    "cells": make_cells,
     "payloads": make_payloads,
     "rewriting": make_rewriting,
 }

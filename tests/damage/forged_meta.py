@@ -66,6 +66,7 @@ def forged_state(there: Entries) -> Iterator[tuple[str, Forgery]]:
         {"payloads": ...},
         {"listed": ..., "relisted": ..., "payloads": ..., **NO_NEXT},
         NO_NEXT,
+        NO_CELLS,
         {"next_generation": ...},
         {"next_generation": state["generation"] + 7},
         {"next_generation": state["generation"], "next_size": 5},
@@ -82,7 +83,8 @@ def forged_state(there: Entries) -> Iterator[tuple[str, Forgery]]:
 
 
 #: The fields of the state that came with format 4.
-NO_NEXT: dict[str, Any] = dict.fromkeys(("next_generation", "next_size", "next_head", "recoded"), ...)
+NO_CELLS: dict[str, Any] = dict.fromkeys(("cells", "next_cell"), ...)
+NO_NEXT: dict[str, Any] = {**dict.fromkeys(("next_generation", "next_size", "next_head", "recoded"), ...), **NO_CELLS}
 
 
 def forged_next(there: Entries) -> Iterator[tuple[str, Forgery]]:
@@ -148,7 +150,7 @@ def forged_options(there: Entries) -> Iterator[tuple[str, Forgery]]:
         {"train_size": -1},
         {"uuid": b""},
         {"uuid": ...},
-        {"format": 5},
+        {"format": 6},
         {"format": 3},
         {"format": 2},
         {"format": 1},

@@ -13,7 +13,7 @@ import msgpack
 from lsqindex._storage.format import keys, meta, records
 
 # -- (c) files of others --------------------------------------------------------------------------
-OUR_NAMES = (b"meta", b"codes", b"ids", b"vectors", b"postings", b"payloads")
+OUR_NAMES = (b"meta", b"codes", b"ids", b"vectors", b"postings", b"payloads", b"cells")
 
 
 # -- (d) forged records: sound LMDB, valid checksums ----------------------------------------------

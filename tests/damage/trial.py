@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lsqindex import Index, LsqIndexError
+from lsqindex import Index, LsqIndexError, MultiIndex
 from tests.settings import LONG
 
 from .files import payload, vectors
@@ -38,7 +38,7 @@ def answers(index: Index, dim: int) -> dict[str, Any]:
         "rerank": {"k": 4, "rerank": 20},
         "filter": {"k": 5, "filter": list(ids)[::3]},
     }
-    if index.subset is not None:
+    if isinstance(index.subset, MultiIndex):
         requests["subset"] = {"k": 5, "strategy": "subset", "candidates": 50}
         requests["all subset"] = {"k": len(ids) + 2, "strategy": "subset"}
         requests["score"] = {"k": 7, "distance": "score"}

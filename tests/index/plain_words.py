@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lsqindex import Index
+from lsqindex import Index, MultiIndex
 from lsqindex._storage import rewrite
+from lsqindex._subsets.cells import structure as cells
 from lsqindex._subsets.multi_index import structure
 from lsqindex._write import add as loader
 from lsqindex._write import retraining, training
@@ -48,7 +49,7 @@ FILTERS: list[Any] = [
 
 def can_have(encoder: str, subset: Any) -> bool:
     """Whether codes of an encoder can have these tables: vectors as they are have none, others than bits no number."""
-    return subset is None or (encoder != "flat" and (encoder != "pq" or subset == "multi-index"))
+    return subset is None or (encoder != "flat" and (encoder != "pq" or not isinstance(subset, MultiIndex)))
 
 
 def plain(ids: Any) -> list[Any]:
@@ -91,6 +92,6 @@ def assert_found(found: Any, names: list[Any], near: NDArray[np.float32], k: int
 def small_transactions(on: bool) -> Iterator[None]:
     """Large adds, trainings and copies in many transactions, as with millions of vectors."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (loader, training, retraining, rewrite, structure) if on else ():
+        for module in (loader, training, retraining, rewrite, structure, cells) if on else ():
             patch.setattr(module, "COMMIT_BYTES", 1 << 15)
         yield

@@ -9,6 +9,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from lsqindex._subsets.cells import structure as cells
+from lsqindex._subsets.cells import upkeep
 from lsqindex._subsets.multi_index import postings
 from lsqindex._write import retraining
 from tests.settings import LONG
@@ -23,6 +25,9 @@ def test_any_sequence_of_changes_agrees_with_a_dict(
     # A chunk is a unit of posting lists, so that these steps fill units, and segments, too.
     monkeypatch.setattr(postings, "UNIT_ROWS", 4064)
     monkeypatch.setattr(postings, "SEGMENT_ROWS", 4 * 4064)
+    # Fresh rows move into cells in small lumps, and small cells are split.
+    monkeypatch.setattr(cells, "LUMP_ROWS", 300)
+    monkeypatch.setattr(upkeep, "_LEAST", 8)
     # Every review finds a reason to train again, and codes are rewritten slowly: most steps see two generations.
     monkeypatch.setattr(retraining, "_DRIFT", -1.0)
     monkeypatch.setattr(retraining, "_GAIN", np.inf)

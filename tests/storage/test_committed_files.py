@@ -13,7 +13,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from lsqindex import Index, MultiIndex
+from lsqindex import Cells, Index, MultiIndex
 from lsqindex._inputs import options as settings
 from lsqindex._inputs.filters import read_filter
 from lsqindex._storage.format import columns, kept, keys, meta
@@ -169,6 +169,19 @@ def test_the_file_of_format_4_that_is_being_rewritten_opens_and_answers(opened: 
         assert not found.distances.any() and np.array_equal(vectors[found.ids[:, 0]], vectors[::70])
 
 
+def test_the_file_of_format_5_with_cells_opens_and_answers(opened: Callable[[str], Index]) -> None:
+    with opened("format5-cells.lsq") as index:
+        assert index.check() == [] and index.subset == Cells(12)
+        names = np.setdiff1d(np.arange(2_300, 4_147), np.arange(4_000, 4_020))
+        assert np.array_equal(index.ids(), names)
+        told = index.stats()
+        assert (told["format"], told["fresh"], told["cells"]["spilled"] > 0) == (5, 7, True)
+        given = np.concatenate([made.vectors(4_100, 4, 22), made.vectors(40, 4, 23) + 30, made.vectors(7, 4, 24)])
+        np.testing.assert_allclose(index.get(names), given[names], atol=0.2)
+        found = index.search(given[names[::90]], k=1, rerank=2_000)
+        np.testing.assert_allclose(given[found.ids[:, 0]], given[names[::90]], atol=1)
+
+
 def test_the_file_of_format_4_goes_on_with_its_rewriting(tmp_path: Path) -> None:
     path = tmp_path / "index.lsq"
     shutil.copyfile(FIXTURES / "format4-rewriting.lsq", path)
@@ -257,7 +270,7 @@ def test_this_version_writes_what_the_committed_file_holds(
     # Training sums in the order of the machine's BLAS: of codes and lists only what surrounds them is compared. How
     # long the head of codes is (bytes 32 to 35) is the writer's choice, and the encoder's to learn.
     for place in here:
-        codes = place[0] in (keys.CODES, keys.POSTINGS)
+        codes = place[0] in (keys.CODES, keys.POSTINGS, keys.CELLS)
         same = here[place][0][:32] == committed[place][0][:32] if codes else here[place] == committed[place]
         assert same, f"{place} differs"
 

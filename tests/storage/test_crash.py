@@ -85,6 +85,12 @@ CASES: dict[str, tuple[list[str], list[str], dict[str, Any], dict[str, int]]] = 
         {**LISTED, "train_size": 200},
         {"unit_rows": 4064, "map_size": 1 << 18},
     ),
+    "cells": (
+        [*CHANGES, "large", "clear", "cells", "merge", "compact", "train"],
+        ["add", "upsert", "large", "cells", "merge"],
+        {"encoder": "itq", "bits": 8, "keep_vectors": "float32", "subset": "cells", "train_size": 200},
+        {"lump_rows": 60, "map_size": 1 << 18, "commit_bytes": 50_000},
+    ),
     "posting lists in many transactions": (
         ["large", "upsert", "subset", "merge", "reencode"],
         ["subset", "merge", "reencode"],
@@ -188,7 +194,7 @@ def test_what_was_acknowledged_outlives_kills(case: str, writers: Writers, monke
     while (
         kills < rounds
         or hits < rounds // 2
-        or listed < small.get("unit_rows", 0)
+        or listed < small.get("unit_rows", small.get("lump_rows", 0))
         or ("recode_rows" in small and unfinished < rounds // 4)
     ):
         one_life(writers, log, chance, case)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.damage.forged_cells import forged_cells
 from tests.damage.forged_columns import (
     forged_columns,
     forged_deleted,
@@ -46,6 +47,8 @@ FORGERIES: list[tuple[str, Callable[[Entries], Iterator[tuple[str, Forgery]]]]] 
     ("lists", forged_blocks),
     ("few lists", forged_blocks),
     ("few lists", forged_postings),
+    ("cells", forged_cells),
+    ("cells", forged_state),
     ("payloads", forged_columns),
     ("payloads", forged_payloads),
     ("payloads", forged_fields),
@@ -62,6 +65,7 @@ ANOTHER_INDEX = (
     "state: unfinished",  # the next writer looks for what is to be removed, and finds nothing
     "subset: {'kind': Ellipsis}",  # as older files have it: a multi-index
     "field: format 2, with payloads",  # of a database that format 2 does not know: the first write notices
+    "cells: missing",  # every row is in a second cell, too
     f"encoder: seed={1 << 60}",
     f"encoder: lam={1 << 60}",
 )

@@ -97,8 +97,8 @@ class CellsStructure(Structure):
         return self.codes
 
     def suits(self, state: State) -> bool:
-        """Cells are of codes, which are in blocks."""
-        return state.head > 0 if self.codes else not (state.listed or state.cells)
+        """Cells are of codes, which are in blocks, and came with format 5."""
+        return state.format >= 5 and (state.head > 0 if self.codes else not (state.listed or state.cells))
 
     def fits(self, coder: Coder) -> bool:
         """They are ready exactly if there are codes."""
