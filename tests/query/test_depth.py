@@ -131,6 +131,23 @@ def test_a_distance_that_is_named_ranks_by_codes_alone() -> None:
     assert index.explain(QUERIES[0], distance="symmetric", rerank=50).reranked == 50
 
 
+@pytest.mark.parametrize("keep", ["float16", "int8"])
+def test_full_recall_compares_all_kept_vectors(keep: Any) -> None:
+    index = trained(16, "lsq", keep)
+    told = index.explain(QUERIES[0], recall=1.0)
+    assert told.reranked == len(BASE) and "recall=1.0" in told.why
+    kept = index.get(np.arange(len(BASE)))
+    assert (index.search(QUERIES, recall=1.0).ids == nearest(kept, QUERIES, 10)).mean() > 0.999
+    assert index.explain(QUERIES[0], recall=1.0, rerank=20).reranked == 20
+
+
+def test_a_higher_target_finds_more_and_compares_more(truth: NDArray[np.int64]) -> None:
+    index = trained(16)
+    found = [recall(index.search(QUERIES, recall=target).ids, truth) for target in (0.3, 0.9, 0.99)]
+    compared = [index.explain(QUERIES, recall=target).reranked for target in (0.3, 0.9, 0.99)]
+    assert found == sorted(found) and compared == sorted(set(compared)) and found[-1] >= 0.99
+
+
 # -- no option set --------------------------------------------------------------------------------
 
 
