@@ -23,7 +23,8 @@ PROBES, CANDIDATES, LEAST_CANDIDATES = 16, 4, 256
 #: So many probes are tried at most before the rest of the rows that are lacking is scanned for.
 MOST_PROBES = 1 << 16
 
-#: About so many comparisons of a scan cost as much as one probe. (An estimate: it only tells when a second thread helps.)
+#: About so many comparisons of a scan cost as much as one probe. A guess, not measured: it only tells when another
+#: thread may help.
 PROBE_COST = 64
 
 # -- the scan: python -m bench scan -------------------------------------------------------------------
@@ -43,8 +44,7 @@ HEAD_ROWS, HEAD_BYTES = 1 << 15, 64
 #: the same memory.
 THREAD_WORK, SHARED_WORK = 1 << 18, 1 << 22
 
-#: So many numbers of vectors that are compared exactly are worth a thread. (An estimate: at about 5 numbers per ns it is
-#: 0.2 ms, several times what it costs to wake a thread.)
+#: So many numbers of vectors that are compared exactly are worth a thread. A guess, not measured.
 EXACT_WORK = 1 << 20
 
 # -- re-ranking: python -m bench defaults -------------------------------------------------------------
