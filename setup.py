@@ -7,7 +7,7 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-_MODULES = ("exact", "search", "scan", "assign", "multi_index", "encoding", "records", "ranking", "gate")
+_MODULES = ("exact", "search", "scan", "cells", "assign", "multi_index", "encoding", "records", "ranking", "gate")
 _SHARED = "lsqindex._compiled.shared"  # Cython's code for memoryviews: once, instead of once in every module
 
 # Compiled for the ABI's floor: wider bodies come from function attributes (cython_src/simd.h).

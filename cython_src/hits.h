@@ -56,6 +56,14 @@ static int lsq_hits_init(lsq_hits *hits, int64_t k, int64_t margin, uint16_t cei
     return lsq_hits_room(hits, few + (few > 512 ? few / 2 : 256));
 }
 
+/* The same buffers for another search, without a margin or a ceiling. */
+static inline void lsq_hits_again(lsq_hits *hits, int64_t k) {
+    hits->count = hits->margin = 0;
+    hits->k = k;
+    hits->limit = hits->ceiling = hits->kth = LSQ_LARGEST;
+    memset(hits->best, 0xFF, sizeof(hits->best));
+}
+
 static void lsq_hits_clear(lsq_hits *hits) {
     free(hits->sums);
     free(hits->work);

@@ -81,7 +81,7 @@ class Explanation:
     #: The number of tables of the multi-index, and bits per table; 0 if it was not used.
     tables: int
     table_bits: int
-    #: Buckets visited, and rows named by their posting lists.
+    #: Cells visited; or buckets visited, and rows named by their posting lists.
     probes: int
     postings: int
     #: Rows looked at (named by a list, or scanned); chunks of codes scanned; fresh rows among the scanned ones.
@@ -93,6 +93,8 @@ class Explanation:
     #: Rows ranked by the distance of their code; rows re-ranked, with kept vectors or asymmetrically.
     candidates: int
     reranked: int
+    #: How many rows of the cells not visited are expected to be nearer than the last match, for all queries together.
+    expected_misses: float
     #: What the search returned.
     matches: Matches
 
@@ -101,6 +103,7 @@ class Explanation:
         for field in fields(self)[2:-1]:
             number = getattr(self, field.name)
             if number:
-                lines.append(f"{field.name.replace('_', ' '):<11} {number:,}")
+                shown = f"{number:,}" if isinstance(number, int) else f"{number:.2g}"
+                lines.append(f"{field.name.replace('_', ' '):<11} {shown}")
         lines.append(f"matches     {int((self.matches.distances < np.inf).sum()):,}")
         return "\n".join(lines)

@@ -2,7 +2,8 @@
 
 no codes, or none that can be read here    the vectors are compared exactly
 few rows by a filter                       their codes are copied together and scanned
-a subset structure that pays, or is asked  the multi-index
+cells                                      the nearest ones are visited
+a multi-index that pays, or is asked for   what its lists return
 otherwise                                  all codes are scanned
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from .._inputs.options import thread_count
 from .._inputs.vectors import Vectors
 from .._storage.store import Store
+from .._subsets.cells.structure import CellsStructure
 from .._subsets.multi_index.structure import MultiIndexStructure
 from ..encoders.base import Distance
 from ..encoders.layout import Tables
@@ -26,6 +28,7 @@ from .select import Selection
 from .snapshot import Snapshot
 from .sources import Source
 from .sources.by_score import ByScore
+from .sources.cells import Cells
 from .sources.exact import Exact
 from .sources.multi_index import MultiIndex
 from .sources.scan import Scan, scan_of_few
@@ -75,11 +78,8 @@ class Plan(NamedTuple):
 def make_plan(snapshot: Snapshot, store: Store, query: Query) -> Plan:
     """The plan for all rows; ParameterError where this index cannot do what was asked for."""
     coder, count = snapshot.coder, snapshot.state.count
-    if query.needs_subset and not isinstance(snapshot.subset, MultiIndexStructure):
-        raise ParameterError(
-            f"{query.needs_subset}, and this index has none: set_subset('multi-index') adds one; without these "
-            "options, all codes are scanned"
-        )
+    if query.needs_subset:
+        _check_subset(snapshot, query)
     exact = _is_exact(snapshot, query)
     distance = "asymmetric" if coder.floats or not coder.present else _distance(snapshot, query)
     strategy, why = _choose(snapshot, query, exact=exact)
@@ -101,6 +101,20 @@ def make_plan(snapshot: Snapshot, store: Store, query: Query) -> Plan:
         thread_count(query.threads),
     )
     return _with_source(plan, snapshot, store, query, None)
+
+
+def _check_subset(snapshot: Snapshot, query: Query) -> None:
+    """ParameterError where the index has no structure for what was asked for."""
+    if isinstance(snapshot.subset, MultiIndexStructure):
+        return
+    needs_lists = query.distance == "score" or query.candidates is not None
+    if isinstance(snapshot.subset, CellsStructure) and not needs_lists:
+        return
+    other = "cells instead" if isinstance(snapshot.subset, CellsStructure) else "none"
+    remedy = "set_subset('multi-index') adds one" if needs_lists else "set_subset('cells') or ('multi-index') adds one"
+    raise ParameterError(
+        f"{query.needs_subset}, and this index has {other}: {remedy}; without these options, the index chooses"
+    )
 
 
 def filtered(plan: Plan, snapshot: Snapshot, store: Store, query: Query, selection: Selection) -> Plan:
@@ -177,8 +191,8 @@ def _choose(snapshot: Snapshot, query: Query, *, exact: bool) -> tuple[str, str]
         return "scan", "it was asked for"
     if snapshot.subset is None:
         return "scan", "the index has no subset structure"
-    if not isinstance(snapshot.subset, MultiIndexStructure):
-        return "scan", "cells are not searched yet"
+    if isinstance(snapshot.subset, CellsStructure):
+        return _choose_cells(snapshot, query)
     if query.strategy == "subset":
         return "subset", "it was asked for"
     if by_score or query.probes is not None or query.candidates is not None:
@@ -197,6 +211,20 @@ def _choose(snapshot: Snapshot, query: Query, *, exact: bool) -> tuple[str, str]
     return "subset", f"{listed:,} rows are in posting lists"
 
 
+def _choose_cells(snapshot: Snapshot, query: Query) -> tuple[str, str]:
+    """The strategy of an index with cells, and why."""
+    cells = snapshot.state.cells
+    if not cells or not snapshot.state.listed:
+        return "scan", "the index has too few vectors for cells: all codes are scanned"
+    if query.distance != "auto":
+        return "scan", f"distance={query.distance!r} ranks by codes: all of them are scanned"
+    if query.k is None:
+        return "scan", "all rows within a limit are wanted: all codes are scanned"
+    if query.strategy == "subset" or query.probes is not None:
+        return "subset", "it was asked for"
+    return "subset", f"{cells:,} cells; those that may hold neighbours are visited"
+
+
 def _with_source(
     plan: Plan, snapshot: Snapshot, store: Store, query: Query, selection: Selection | None, *, few: bool = False
 ) -> Plan:
@@ -206,6 +234,11 @@ def _with_source(
         return plan._replace(source=Exact(snapshot, store, allowed=bits, total=total))
     if not plan.total:
         return plan
+    if plan.strategy == "subset" and isinstance(snapshot.subset, CellsStructure):
+        found = snapshot.subset.find(store)
+        assert found is not None
+        cells = Cells(snapshot, store, found, query, plan, bits)
+        return plan._replace(source=cells, answer=cells.answer)
     if few and plan.strategy == "scan" and selection is not None:
         scan = scan_of_few(snapshot, store, selection.rows, plan.distance)
     else:

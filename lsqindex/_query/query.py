@@ -31,7 +31,8 @@ class Query(NamedTuple):
     distance: Ranking = "auto"
     #: How many rows to rank again by better distances; None: as many as serve.
     rerank: int | None = None
-    #: Of the multi-index: buckets to look into, rows to rank by distance; None: as many as serve.
+    #: Cells to visit, or buckets of the multi-index to look into; of the latter rows to rank by distance. None: as many
+    #: as serve.
     probes: int | None = None
     candidates: int | None = None
     #: Whether the head of codes may be read first, where that serves.
@@ -50,8 +51,9 @@ class Query(NamedTuple):
             return "strategy='subset' needs a subset structure"
         if self.distance == "score":
             return "distance='score' needs a multi-index"
-        given = " and ".join(name for name in ("probes", "candidates") if getattr(self, name) is not None)
-        return given and f"{given} {'need' if ' ' in given else 'needs'} a multi-index"
+        if self.candidates is not None:
+            return "candidates needs a multi-index"
+        return "probes needs a subset structure" if self.probes is not None else ""
 
 
 def read_query(*arguments: Any) -> Query:

@@ -26,7 +26,6 @@ from .._storage.format.records import REMEDY
 from .._storage.store import Store
 from .._threads.pool import in_parallel
 from ..encoders.base import Distance
-from ..encoders.layout import Layout
 from ..errors import DamagedError
 from ..metrics import Metric
 from . import tuning
@@ -129,18 +128,13 @@ class ByCode:
     def __init__(self, snapshot: Snapshot, distance: Distance) -> None:
         coder = snapshot.coder
         self._make_tables = coder.encoder._table_maker(coder.metric, distance)
-        self._nibbles = by_nibbles(coder.layout, asymmetric=distance == "asymmetric")
+        self._nibbles = coder.layout.by_nibbles(distance)
 
     def distances(self, search: Search, counts: NDArray[np.int64], rows: RowNumbers) -> NDArray[np.float32]:
         """As :meth:`Kept.distances`, estimated."""
         search.trace.reranked += len(rows)
         tables, codes = search.tables(self._make_tables), search.snapshot.codes(search.store)
         return codes.distances(tables.values, tables.bias, self._nibbles, counts, rows)
-
-
-def by_nibbles(layout: Layout, *, asymmetric: bool) -> bool:
-    """Whether a distance can be looked up nibble by nibble."""
-    return (layout.linear and asymmetric) or not layout.crosses
 
 
 def _parts(

@@ -132,6 +132,10 @@ class Layout:
         across = self.bit_starts[:-1] // 4 != (self.bit_starts[1:] - 1) // 4
         return bool(across[self.scalars if self.linear else 0 :].any())
 
+    def by_nibbles(self, distance: str) -> bool:
+        """Whether a distance, "asymmetric" or "symmetric", can be looked up nibble by nibble."""
+        return (self.linear and distance == "asymmetric") or not self.crosses
+
     @cached_property
     def _widths(self) -> NDArray[np.uint8]:
         return np.array(self.bits, np.uint8)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from lsqindex._compiled import records as _records
 from lsqindex._compiled import scan as _scan
-from lsqindex._query.ranking import by_nibbles
 from lsqindex._storage.format.columns import CHUNK_ROWS
 from lsqindex.encoders import Layout
 from lsqindex.encoders.layout import Tables
@@ -52,7 +51,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
         here.add(first, codes, hidden=hidden, shift=draw(st.integers(0, 9)))
         own.append(codes[:n])
         first += n + draw(st.integers(0, 70))
-    nibbles = by_nibbles(layout, asymmetric=True)
+    nibbles = layout.by_nibbles("asymmetric")
     nq = draw(st.integers(0, 9))
     kind = draw(st.sampled_from(KINDS))
     numbers = here.rows()
@@ -210,7 +209,7 @@ def test_queries_in_groups_and_the_rest_of_them(simd: str, nq: int, nibbles: boo
 def test_a_row_scalar_of_every_width_before_bits(simd: str, bits: int, nibbles: bool) -> None:
     rng = np.random.default_rng(bits)
     layout = Layout((bits,) + (1,) * 50, (1 << bits,) + (2,) * 50, scalars=1, linear=True)
-    assert by_nibbles(layout, asymmetric=True)
+    assert layout.by_nibbles("asymmetric")
     codes = rng.integers(0, 256, (300, layout.code_size)).astype(np.uint8)
     tables = affine_tables(rng, layout, 4)
     assert scan(stored(codes), layout, tables, 9, nibbles) == expected(codes, layout, tables, 9, nibbles)

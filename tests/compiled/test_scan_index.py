@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 from lsqindex import Index, make_encoder
-from lsqindex._query.ranking import by_nibbles
 from lsqindex._storage.format.columns import CHUNK_ROWS
 from lsqindex.encoders import Encoder
 from lsqindex.metrics import METRICS
@@ -82,7 +81,7 @@ def test_an_index_finds_what_the_reference_finds(name: str, metric: Metric) -> N
     encoder, queries, k = fitted(name, metric), random(22, 3), 12
     for distance in encoder.distances(metric):
         tables = encoder.tables(queries, metric, distance)
-        nibbles = by_nibbles(encoder.layout, asymmetric=distance == "asymmetric")
+        nibbles = encoder.layout.by_nibbles(distance)
         wanted = [best(found, ids, k) for found in reference.scan(codes, encoder.layout, tables, k, by_nibbles=nibbles)]
         found = index.search(queries, k, distance=distance, threads=1)
         assert list(zip(found.ids.tolist(), found.distances.tolist(), strict=True)) == [

@@ -33,7 +33,7 @@ from ...encoders.layout import MARGIN_SHARES, Layout
 from ...errors import DamagedError
 from .. import tuning, zeros
 from ..found import Answer, Found, together
-from ..ranking import by_nibbles, ids_of
+from ..ranking import ids_of
 from ..select import bits_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Scan:
         self.cost = codes.rows
         self._layout, self._head = snapshot.coder.layout, snapshot.state.head
         self.distance: Distance = distance
-        self._nibbles = by_nibbles(self._layout, asymmetric=distance == "asymmetric")
+        self._nibbles = self._layout.by_nibbles(distance)
         self._progressive = progressive and distance == "asymmetric"
         self._total = snapshot.state.count if total is None else total
         self._chunks = 0 if rows is not None else -(-codes.rows // CHUNK_ROWS)

@@ -14,6 +14,7 @@
     cells      "c" cell:4                        the centre of a cell, and its spread
     cells      "k" cell:4                        the entries of a cell: codes and row numbers
     cells      "t" cell:4                        its tail: entries added since the cell was last written
+    cells      "z" generation:4                  the codes of all centres
     payloads   "y" row:4                         payloads from that row on
     payloads   "f" field:2 row:4                 values of an indexed field from that row on
 
@@ -136,9 +137,14 @@ def cell_tail(number: int) -> bytes:
     return b"t" + struct.pack(">I", number)
 
 
+def centre_codes(generation: int) -> bytes:
+    """The codes of all centres."""
+    return b"z" + struct.pack(">I", generation)
+
+
 def is_cell(key: bytes) -> bool:
     """Whether a key of the database of cells is one."""
-    return len(key) == 5 and key[:1] in (b"c", b"k", b"t")
+    return len(key) == 5 and key[:1] in (b"c", b"k", b"t", b"z")
 
 
 def sorted_int(value: int) -> bytes:

@@ -56,7 +56,7 @@ class _Known:
 
 
 _CELLS: Slot[_Known] = Slot("cells")
-_KINDS = {b"c": records.CENTRE, b"k": records.CELL, b"t": records.TAIL}
+_KINDS = {b"c": records.CENTRE, b"k": records.CELL, b"t": records.TAIL, b"z": records.CENTRE_CODES}
 
 
 def find(source: Reader | Writer, rule: Mapping[str, float]) -> Cells | None:
@@ -121,7 +121,7 @@ def _records_of(source: Reader | Writer) -> tuple[NDArray[np.uint8], NDArray[np.
         raise DamagedError(f"cells: a key of impossible size; {records.REMEDY}")
     table = np.frombuffer(b"".join(names), np.uint8).reshape(-1, 5)
     letters = np.ascontiguousarray(table[:, 0])
-    if not np.isin(letters, np.frombuffer(b"ckt", np.uint8)).all():
+    if not np.isin(letters, np.frombuffer(b"cktz", np.uint8)).all():
         raise DamagedError(f"cells: a key that belongs to nothing; {records.REMEDY}")
     return letters, np.ascontiguousarray(table[:, 1:]).view(">u4").astype(np.uint32).ravel(), [v for _, v in items]
 

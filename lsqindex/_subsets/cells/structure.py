@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._storage.format import keys
 from ..._storage.format.meta import State
 from ..._storage.format.records import REMEDY
 from ..._storage.lmdb.writer import COMMIT_BYTES, Writer
@@ -27,12 +28,13 @@ from ...encoders import Encoder
 from ...encoders.coder import Coder
 from ...errors import DamagedError, ParameterError
 from ..base import Progress, Structure
-from . import checking, entries, listing, upkeep
+from . import calibration, checking, entries, listing, upkeep
 from .found import Cells as Found
 from .found import find
+from .kernel import store_codes
 from .options import LEAST_ROWS, MAX_CELLS, Cells, choose_count
 from .training import SAMPLE_ROWS
-from .vectors import available
+from .vectors import available, coder_of, options_of
 
 #: Fresh rows move into cells when there are so many.
 LUMP_ROWS = 4096
@@ -163,6 +165,7 @@ class CellsStructure(Structure):
             listing.begin(writer, min(self._count(state.count), _FIRST_CELLS))
         if state.cells:
             self._list(writer, LUMP_ROWS + 2 * changed, _SPLITS)
+            self._prepare_searching(writer)
 
     def due(self, state: State, *, everything: bool) -> bool:
         """Whether there are enough fresh rows; and enough vectors for cells, where there are none."""
@@ -189,6 +192,25 @@ class CellsStructure(Structure):
         if not state.cells:
             listing.begin(writer, count)
         self._list(writer, max(1, COMMIT_BYTES // self._row_bytes(state)), _MANY_SPLITS)
+        self._prepare_searching(writer)
+
+    def _prepare_searching(self, writer: Writer) -> None:
+        """Store the codes of new centres; and measure the rule anew, where cells have changed much.
+
+        Not before nearly all rows are in cells, nor without the encoder.
+        """
+        state, options = writer.state, options_of(writer)
+        if state.rows - state.listed >= LUMP_ROWS or not coder_of(writer, options).present:
+            return
+        found = self.find(Store(writer, options))
+        if found is None:
+            return
+        store_codes(writer, found, coder_of(writer, options))
+        if calibration.is_due(self.rule, state):
+            found = find(writer, self.rule)  # what was written may have moved it
+            assert found is not None
+            rule = calibration.calibrated(writer, found)
+            writer.put(keys.META, keys.SUBSET, replace(self, rule=rule).to_record())
 
     def row_bytes(self) -> int:
         """About how much a listed row takes in the file."""
@@ -196,14 +218,14 @@ class CellsStructure(Structure):
 
     def remove_all(self, writer: Writer) -> None:
         """Remove entries and centres."""
-        entries.remove_prefix(writer, b"ckt")
+        entries.remove_prefix(writer, b"cktz")
         writer.state.cells = 0
 
     def clear(self, writer: Writer) -> None:
         """Make all rows fresh; centres stay, for the vectors are the same."""
         state = writer.state
         if state.listed:
-            entries.remove_prefix(writer, b"kt")
+            entries.remove_prefix(writer, b"ktz")
             state.listed = 0
             state.relisted += 1
 

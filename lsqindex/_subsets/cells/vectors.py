@@ -31,7 +31,7 @@ class RowVectors:
 
     def __init__(self, source: Reader | Writer) -> None:
         self.options = options_of(source)
-        self._source, self._store = source, Store(source, self.options)
+        self._source, self._store, self.state = source, Store(source, self.options), source.state
         self.codes = self._store.codes()
         self._kept = self._store.vectors() if self.options.keep_vectors else None
 
@@ -39,7 +39,7 @@ class RowVectors:
         if self._kept is not None and self.options.keep_vectors is not None:
             vectors = kept.from_bytes(self._kept.gather(rows), self.options.keep_vectors)
         else:
-            vectors = _coder(self._source, self.options).decode(self.codes.gather(rows))
+            vectors = coder_of(self._source, self.options).decode(self.codes.gather(rows))
         if METRICS[self.options.metric].unit:
             vectors /= lengths(vectors)
         return np.ascontiguousarray(vectors, np.float32)
@@ -51,15 +51,21 @@ class RowVectors:
 
 def living(source: Reader | Writer, codes: Rows, rows: RowNumbers) -> NDArray[np.bool_]:
     """Which of ``rows`` are stored and not deleted."""
+    chunks = stored_chunks(source, codes)
+    return _assign.living(rows, deleted.addresses(source), deleted.SEGMENT_ROWS, chunks, CHUNK_ROWS)
+
+
+def stored_chunks(source: Reader | Writer, codes: Rows) -> NDArray[np.uint8]:
+    """Of each chunk of rows, whether it is stored, or was given back."""
     there = np.zeros(-(-source.state.rows // CHUNK_ROWS), np.uint8)
     there[codes.starts // CHUNK_ROWS] = 1
-    return _assign.living(rows, deleted.addresses(source), deleted.SEGMENT_ROWS, there, CHUNK_ROWS)
+    return there
 
 
 def available(source: Reader | Writer) -> bool:
     """Whether vectors can be had: codes alone need their encoder, which may be missing here."""
     options = options_of(source)
-    return options.keep_vectors is not None or _coder(source, options).present
+    return options.keep_vectors is not None or coder_of(source, options).present
 
 
 def options_of(source: Reader | Writer) -> Options:
@@ -75,7 +81,8 @@ def _options(record: bytes) -> Options:
     return Options.from_record(record)
 
 
-def _coder(source: Reader | Writer, options: Options) -> Coder:
+def coder_of(source: Reader | Writer, options: Options) -> Coder:
+    """The coder of the stored codes."""
     value, state = source.get(keys.META, keys.ENCODER), source.state
     if value is None:
         raise DamagedError(f"encoder: missing; {records.REMEDY}")

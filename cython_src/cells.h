@@ -1,0 +1,587 @@
+/* The search of cells: a query visits the cells that may hold its neighbours, nearest first, until those left hold few.
+
+   For one query:
+
+       1  centres are ranked by their codes (sums.h), and the best of them exactly
+       2  a few cells are scanned, and the rows that are in no cell yet. The best rows by their codes are compared exactly,
+          and some that were not chosen: that gives the k-th distance so far, and how distances depend on estimates (a line)
+       3  further cells are scanned, and rows whose estimates are near enough compared exactly, while the rule says so
+
+   The rule. Cells are visited in the order of their centres' distances d. Cell number p (0, 1, 2, …) is visited if
+
+       d - kth <= reach - slope * log2(p + 1)
+
+   where kth is the k-th smallest distance of a row so far. A fixed number of cells would be right for one kind of query
+   only: neighbours that are far away, as those of a query unlike the stored vectors, are in more cells, and kth tells. A
+   fixed difference of distances would be too generous where there are many near cells.
+
+   A query that is near to nothing has its neighbours anywhere, and no reach is enough. So a cell is visited, too, if
+   more than `misses` rows of the cells left are expected to be nearer than kth. The rows of a cell are taken to be spread
+   around a mean m with a deviation s,
+
+       cosine   m = 1 - near (1 - d)   s = tau sqrt(1 - near²)     near: the mean cosine between its rows and its centre
+       ip       m = d                  s = tau spread |q|          spread: root mean square distance of rows and centre
+       l2       m = d + spread²        s = 2 tau spread sqrt(d)
+
+   tau is about one over the square root of the data's effective dimensions. Of the next cell, times the cells left: later
+   ones have fewer.
+
+   Which rows are compared. Over those compared so far, distances are a line in the estimates, give or take s. A row is
+   compared if it would be at kth when it were z deviations nearer than the line has it; z so that of about as many rows as
+   were compared, each with that probability, `lost` of the k nearest are lost.
+
+   reach, slope, tau and lost are measured when cells are made (_subsets/cells/calibration.py). */
+#ifndef LSQ_CELLS_H
+#define LSQ_CELLS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "answer.h"
+#include "codes.h"
+#include "compare.h"
+#include "distances.h"
+#include "hits.h"
+#include "line.h"
+#include "nearest.h"
+#include "rerank.h"
+#include "scan.h"
+#include "seen.h"
+#include "tables.h"
+
+/* ---- what does not change between queries --------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t count;
+    const uint64_t *addresses; /* (count, 2): the payloads of a cell and of its tail; 0 where there is none */
+    const uint32_t *sizes;     /* (count, 2): their entries */
+    int64_t entries;           /* of all cells */
+    lsq_column centres;        /* as vectors of float16 */
+    const uint8_t *centre_codes; /* in blocks of 32 by column, the heads before the rest */
+    const float *near, *spreads; /* see above */
+} lsq_cells;
+
+typedef struct {
+    lsq_cells cells;
+    lsq_codes codes;          /* of all rows */
+    uint32_t fresh;           /* rows from here on are in no cell */
+    const uint8_t *there;     /* for each chunk of rows: whether it is stored. Cells may name rows of one given back */
+    int64_t chunks;
+    uint32_t chunk_rows;
+    int nibbles;              /* codes are summed by nibbles, or field after field */
+    const lsq_linear *linear; /* makes the tables; NULL where they are given */
+    int64_t lookups, dim;
+    const lsq_vectors *kept;  /* what rows are compared with; NULL: with the distances of their codes */
+    const uint8_t *verified;  /* for each record of kept vectors */
+    int metric, level, exact_level;
+    lsq_ids ids;
+    int64_t k;
+    float limit; /* farther rows are not wanted */
+    float reach, slope, tau, misses, lost;
+    int64_t probes, depth; /* so many cells; so many rows compared: instead of the rule, where they are not 0 */
+} lsq_cells_plan;
+
+/* What was done, for explain(). */
+typedef struct { int64_t cells, rows, compared; double left; } lsq_visits;
+
+/* LSQ_FIRST: so many cells are visited before the rule is looked at, and LSQ_LOOK between two looks. LSQ_RANKED: so many
+ * centres are ranked exactly at first. LSQ_SAMPLED: rows compared that were not chosen by their estimates. LSQ_MORE: rows
+ * compared at first, besides k. */
+enum { LSQ_FIRST = 4, LSQ_LOOK = 4, LSQ_RANKED = 32, LSQ_SAMPLED = 16, LSQ_MORE = 6 };
+/* A record of kept vectors has not been verified yet (the others are in answer.h). */
+enum { LSQ_UNVERIFIED = 4 };
+
+/* ---- work space, used for one query after another ------------------------------------------------------------------- */
+
+typedef struct { float distance; uint32_t cell; } lsq_ranked;
+
+typedef struct {
+    /* the query: look-ups by nibble, exact and quantized; its numbers */
+    float *lookups, *low, *high, *numbers;
+    uint16_t *quantized;
+    uint8_t *tables;
+    const float *values;
+    float bias;
+    lsq_scale scale;
+    int64_t wide;
+    lsq_target target;
+    /* centres: sums of their codes, and those in order */
+    uint16_t *sums;
+    uint32_t *chosen;
+    float *distances;
+    lsq_ranked *order;
+    int64_t ordered, reached, farthest;
+    /* rows: found by their codes, met before, to be compared (with estimates), the k smallest distances, the nearest */
+    lsq_hits hits;
+    lsq_seen seen;
+    uint32_t *rows;
+    float *exact, *estimates, *best;
+    int64_t room, best_count;
+    uint32_t sample_rows[LSQ_SAMPLED];
+    uint16_t sample_sums[LSQ_SAMPLED];
+    int sampled;
+    lsq_nearest nearest;
+    int64_t taken; /* rows that are to be compared, where one of them is not verified */
+    void *all;
+} lsq_cells_work;
+
+static void lsq_cells_work_free(lsq_cells_work *work) {
+    free(work->all);
+    free(work->rows);
+    free(work->exact);
+    lsq_seen_free(&work->seen);
+    lsq_hits_clear(&work->hits);
+    lsq_nearest_free(&work->nearest);
+}
+
+/* Entries compared at first, the best by their codes: twice as many as rows, for a row may be in two cells. And entries kept
+ * until it is known which are worth comparing. */
+LSQ_INLINE int64_t lsq_cells_depth(const lsq_cells_plan *plan) { return 2 * (plan->depth ? plan->depth : plan->k + LSQ_MORE); }
+LSQ_INLINE int64_t lsq_cells_kept(const lsq_cells_plan *plan) {
+    const int64_t depth = lsq_cells_depth(plan);
+    return plan->depth ? depth : 4 * depth > LSQ_FEW ? 4 * depth : LSQ_FEW + 1;
+}
+
+static int lsq_cells_room(lsq_cells_work *work, int64_t room) {
+    uint32_t *rows = (uint32_t *)realloc(work->rows, (size_t)room * sizeof(uint32_t));
+    if (rows) work->rows = rows;
+    float *exact = (float *)malloc((size_t)(2 * room) * sizeof(float));
+    if (!rows || !exact) return 0;
+    if (work->exact) memcpy(exact + room, work->estimates, (size_t)work->room * sizeof(float));
+    free(work->exact);
+    work->exact = exact;
+    work->estimates = exact + room;
+    work->room = room;
+    return 1;
+}
+
+static int lsq_cells_work_init(lsq_cells_work *work, const lsq_cells_plan *plan) {
+    const size_t nibbles = 2 * (size_t)plan->codes.width, cells = ((size_t)plan->cells.count + 31) / 32 * 32;
+    const size_t sizes[] = {nibbles * 16 * sizeof(float), nibbles * sizeof(float), nibbles * sizeof(float),
+                            (size_t)lsq_padded(plan->dim) * sizeof(float), nibbles * 16 * sizeof(uint16_t),
+                            (size_t)lsq_pairs(&plan->codes) * LSQ_PAIR, cells * sizeof(uint16_t), cells * sizeof(uint32_t),
+                            cells * sizeof(float), cells * sizeof(lsq_ranked), (size_t)plan->k * sizeof(float)};
+    size_t total = 64;
+    memset(work, 0, sizeof(*work));
+    void **places[] = {(void **)&work->lookups, (void **)&work->low, (void **)&work->high, (void **)&work->numbers,
+                       (void **)&work->quantized, (void **)&work->tables, (void **)&work->sums, (void **)&work->chosen,
+                       (void **)&work->distances, (void **)&work->order, (void **)&work->best};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) total += (sizes[i] + 63) / 64 * 64;
+    uint8_t *at = (uint8_t *)(work->all = malloc(total));
+    if (!at) return 0;
+    at += (64 - (uintptr_t)at % 64) % 64;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); at += (sizes[i] + 63) / 64 * 64, i++) *places[i] = at;
+    return lsq_cells_room(work, 1024) && lsq_seen_init(&work->seen) &&
+           lsq_hits_init(&work->hits, lsq_cells_kept(plan), 0, LSQ_LARGEST) && lsq_nearest_init(&work->nearest, plan->k, plan->limit);
+}
+
+/* ---- sums of codes -------------------------------------------------------------------------------------------------- */
+
+/* Look-ups of the query. Estimates are base + step * sum. */
+static void lsq_cells_tables(const lsq_cells_plan *plan, lsq_cells_work *work) {
+    const lsq_codes *codes = &plan->codes;
+    const int64_t nibbles = 2 * codes->width;
+    float bias = work->bias;
+    if (!plan->nibbles) {
+        /* Field after field: the range of all sums in 65,534 steps. */
+        double least = work->bias, most = work->bias;
+        for (int64_t f = 0; f < codes->fields.count; f++) {
+            const float *table = work->values + codes->fields.starts[f];
+            float low = table[0], high = table[0];
+            for (int64_t l = 1; l < codes->fields.levels[f]; l++) {
+                if (table[l] < low) low = table[l];
+                if (table[l] > high) high = table[l];
+            }
+            least += low, most += high;
+        }
+        work->scale.base = least;
+        work->scale.step = most > least ? (most - least) / (LSQ_LARGEST - 1) : 1;
+        return;
+    }
+    double loss;
+    lsq_nibble_tables(work->values, &codes->fields, codes->width, work->lookups, &bias);
+    lsq_least(plan->level, work->lookups, nibbles, work->low, work->high);
+    work->wide = lsq_wide_columns(work->low, work->high, nibbles, codes->head);
+    const double step = lsq_finest_step(work->low, work->high, nibbles, work->wide);
+    work->scale = lsq_make_scale(work->low, work->high, nibbles, bias, step);
+    lsq_quantize(plan->level, work->lookups, work->low, 2 * work->wide, step, 0.5, (LSQ_QUANTUM << LSQ_WIDE_BITS) + LSQ_QUANTUM,
+                 work->quantized, &loss);
+    lsq_quantize(plan->level, work->lookups + work->wide * LSQ_LOOKUPS, work->low + 2 * work->wide,
+                 2 * (codes->width - work->wide), step, 0.5, LSQ_QUANTUM, work->quantized + work->wide * LSQ_LOOKUPS, &loss);
+    lsq_spread(work->quantized, codes->head, 0, LSQ_QUANTUM, work->tables, LSQ_PAIR);
+    lsq_spread(work->quantized + codes->head * LSQ_LOOKUPS, codes->width - codes->head, 0, LSQ_QUANTUM,
+               work->tables + lsq_head_pairs(codes) * LSQ_PAIR, LSQ_PAIR);
+    lsq_spread(work->quantized, work->wide, LSQ_WIDE_BITS, LSQ_QUANTUM, work->tables + lsq_own_pairs(codes) * LSQ_PAIR, LSQ_PAIR);
+}
+
+/* Where the sum of a row of a block is, as sums.h has them. */
+LSQ_INLINE uint16_t lsq_cells_sum(const uint16_t *sums, int lane) { return sums[(lane & 1) * 16 + lane / 2]; }
+
+/* Sums of a run of blocks, and masks of those that are not above the limit. */
+static void lsq_cells_sums(const lsq_cells_plan *plan, const lsq_cells_work *work, lsq_block block, int64_t blocks, uint16_t limit,
+                           uint16_t *sums, uint32_t *masks) {
+    const lsq_codes *codes = &plan->codes;
+    const int64_t head = block.heads * LSQ_BLOCK_ROWS, tail = block.tails * LSQ_BLOCK_ROWS;
+    if (!plan->nibbles) {
+        for (int64_t b = 0; b < blocks; b++, block.head += head, block.tail += tail) {
+            float distances[LSQ_BLOCK_ROWS];
+            lsq_field_distances(plan->level, &block, &codes->fields, work->values, work->bias, distances);
+            masks[b] = 0;
+            for (int lane = 0; lane < LSQ_BLOCK_ROWS; lane++) {
+                uint16_t sum = lsq_ceiling((distances[lane] - work->scale.base) / work->scale.step);
+                sums[b * LSQ_BLOCK_ROWS + (lane & 1) * 16 + lane / 2] = sum;
+                masks[b] |= (uint32_t)(sum <= limit) << lane;
+            }
+        }
+        return;
+    }
+    if (work->wide) {
+        lsq_work upper = {block.head, work->wide, head, blocks, NULL, work->tables + lsq_own_pairs(codes) * LSQ_PAIR, LSQ_PAIR,
+                          sums, LSQ_BLOCK_ROWS, 0, 0, 0, &limit, masks};
+        lsq_sums(plan->level, 16, 1, &upper);
+    }
+    lsq_work heads = {block.head, block.heads, head, blocks, NULL, work->tables, LSQ_PAIR, sums, LSQ_BLOCK_ROWS,
+                      work->wide > 0, LSQ_WIDE_BITS, 0, &limit, masks};
+    lsq_sums(plan->level, 16, 1, &heads);
+    if (!block.tails) return;
+    lsq_work tails = {block.tail, block.tails, tail, blocks, NULL, work->tables + lsq_head_pairs(codes) * LSQ_PAIR, LSQ_PAIR,
+                      sums, LSQ_BLOCK_ROWS, 1, 0, 0, &limit, masks};
+    lsq_sums(plan->level, 16, 1, &tails);
+}
+
+/* ---- centres -------------------------------------------------------------------------------------------------------- */
+
+static int lsq_by_centre(const void *left, const void *right) {
+    const lsq_ranked *a = (const lsq_ranked *)left, *b = (const lsq_ranked *)right;
+    if (a->distance != b->distance) return a->distance < b->distance ? -1 : 1;
+    return (a->cell > b->cell) - (a->cell < b->cell);
+}
+
+/* By insertion, where there are few. */
+static void lsq_sort_ranked(lsq_ranked *some, int64_t n) {
+    if (n > 64) {
+        qsort(some, (size_t)n, sizeof(lsq_ranked), lsq_by_centre);
+        return;
+    }
+    for (int64_t i = 1; i < n; i++) {
+        lsq_ranked own = some[i];
+        int64_t at = i;
+        for (; at && lsq_by_centre(&own, &some[at - 1]) < 0; at--) some[at] = some[at - 1];
+        some[at] = own;
+    }
+}
+
+enum { LSQ_BUCKETS = 256 };
+
+/* Rank the next `more` cells by their estimates, or a few more, exactly; they follow those in order. */
+static int lsq_cells_order(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t more) {
+    const int64_t n = plan->cells.count, old = work->ordered;
+    const uint16_t *sums = work->sums;
+    int64_t limit = LSQ_LARGEST, ordered = old;
+    if (more < n - old) {
+        uint32_t buckets[LSQ_BUCKETS] = {0};
+        const int64_t low = work->reached + 1, width = (work->farthest - low) / LSQ_BUCKETS + 1;
+        int64_t count = 0, b = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (sums[i] >= low) buckets[(sums[i] - low) / width]++;
+        for (; b < LSQ_BUCKETS - 1 && (count += buckets[b]) < more; b++) continue;
+        limit = low + (b + 1) * width - 1;
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (sums[i] > work->reached && sums[i] <= limit) work->chosen[ordered++] = (uint32_t)i;
+    work->reached = limit;
+    if (lsq_rerank(plan->exact_level, LSQ_FLOAT16, plan->metric, &plan->cells.centres, plan->dim, &work->target,
+                   work->chosen + old, ordered - old, work->distances + old) >= 0)
+        return LSQ_NO_VECTOR;
+    for (int64_t j = old; j < ordered; j++) {
+        work->order[j].distance = work->distances[j];
+        work->order[j].cell = work->chosen[j];
+    }
+    lsq_sort_ranked(work->order + old, ordered - old);
+    work->ordered = ordered;
+    return LSQ_FINE;
+}
+
+/* Sums of the codes of all centres; the nearest cells in order. */
+static int lsq_cells_rank(const lsq_cells_plan *plan, lsq_cells_work *work) {
+    const int64_t blocks = (plan->cells.count + 31) / 32, head = plan->codes.head, tail = plan->codes.width - head;
+    uint16_t sums[LSQ_RUN * LSQ_BLOCK_ROWS];
+    uint32_t masks[LSQ_RUN];
+    work->farthest = 0;
+    for (int64_t at = 0; at < blocks; at += LSQ_RUN) {
+        const int64_t some = blocks - at < LSQ_RUN ? blocks - at : LSQ_RUN;
+        lsq_block block = {plan->cells.centre_codes + at * 32 * head, plan->cells.centre_codes + (blocks * head + at * tail) * 32,
+                           head, tail};
+        lsq_cells_sums(plan, work, block, some, 0, sums, masks);
+        for (int64_t i = 0; i < 32 * some; i++) {
+            uint16_t sum = lsq_cells_sum(sums + (i & ~31), (int)(i & 31));
+            work->sums[at * 32 + i] = sum;
+            if (sum > work->farthest) work->farthest = sum;
+        }
+    }
+    work->ordered = 0;
+    work->reached = -1;
+    return lsq_cells_order(plan, work, plan->probes > LSQ_RANKED ? plan->probes : LSQ_RANKED);
+}
+
+/* ---- scanning ------------------------------------------------------------------------------------------------------- */
+
+/* Whether a row that a cell names may be found. */
+LSQ_INLINE int lsq_cells_may(const lsq_cells_plan *plan, uint32_t row) {
+    const uint32_t chunk = row / plan->chunk_rows;
+    return chunk < plan->chunks && plan->there[chunk] && lsq_may(&plan->codes.filter, row);
+}
+
+/* Rows of a record whose sums are not above the limit, from row `skip` of the record on. `rows`: their numbers, where they
+ * are entries of a cell; NULL where they follow each other from `start` on. */
+static int lsq_cells_scan(const lsq_cells_plan *plan, lsq_cells_work *work, const uint8_t *payload, int64_t count,
+                          const uint8_t *rows, uint32_t start, int64_t skip) {
+    const int64_t blocks = (count + 31) / 32;
+    lsq_hits *hits = &work->hits;
+    uint16_t sums[LSQ_RUN * LSQ_BLOCK_ROWS];
+    uint32_t masks[LSQ_RUN];
+    for (int64_t at = skip / 32; at < blocks;) {
+        /* Limits are as of the beginning of a run: short ones until there are some. */
+        int64_t some = hits->limit == LSQ_LARGEST ? 2 : LSQ_RUN;
+        if (some > blocks - at) some = blocks - at;
+        lsq_cells_sums(plan, work, lsq_block_in(payload, plan->codes.width, plan->codes.head, (uint64_t)at), some, hits->limit,
+                       sums, masks);
+        if ((at + some) * 32 > count) masks[some - 1] &= (1u << (count & 31)) - 1;
+        if (at * 32 < skip) masks[0] &= ~0u << (skip & 31);
+        for (int64_t b = 0; b < some; b++)
+            for (uint32_t mask = masks[b]; mask; mask &= mask - 1) {
+                const int lane = LSQ_LOWEST(mask);
+                const int64_t entry = (at + b) * 32 + lane;
+                const uint32_t row = rows ? lsq_load32(rows + 4 * entry) : start + (uint32_t)entry;
+                const int may = rows ? lsq_cells_may(plan, row) : lsq_may(&plan->codes.filter, row);
+                if (may && !lsq_hit(hits, row, lsq_cells_sum(sums + b * 32, lane)))
+                    return LSQ_NO_MEMORY;
+            }
+        at += some;
+        for (; work->sampled < LSQ_SAMPLED && work->sampled < hits->count; work->sampled++) {
+            work->sample_rows[work->sampled] = hits->rows[work->sampled];
+            work->sample_sums[work->sampled] = hits->sums[work->sampled];
+        }
+    }
+    return LSQ_FINE;
+}
+
+LSQ_INLINE void lsq_cells_prefetch(const lsq_cells_plan *plan, int64_t cell) {
+    const uint8_t *payload = (const uint8_t *)(uintptr_t)plan->cells.addresses[2 * cell];
+    int64_t size = plan->cells.sizes[2 * cell] * plan->codes.width;
+    if (size > LSQ_AHEAD) size = LSQ_AHEAD;
+    for (int64_t at = -LSQ_HEADER; size && at < size; at += LSQ_LINE) LSQ_PREFETCH(payload + at);
+}
+
+/* Scan the cells in order from `first` to `last`. */
+static int lsq_cells_visit(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t first, int64_t last, lsq_visits *visits) {
+    for (int64_t i = first; i < last; i++) {
+        const int64_t cell = work->order[i].cell;
+        if (i + 1 < work->ordered) lsq_cells_prefetch(plan, work->order[i + 1].cell);
+        for (int64_t part = 2 * cell; part < 2 * cell + 2; part++) {
+            const uint8_t *payload = (const uint8_t *)(uintptr_t)plan->cells.addresses[part];
+            const int64_t count = plan->cells.sizes[part];
+            if (!count) continue;
+            visits->rows += count;
+            int ended = lsq_cells_scan(plan, work, payload, count, payload + plan->codes.width * ((count + 31) / 32 * 32), 0, 0);
+            if (ended) return ended;
+        }
+        visits->cells++;
+    }
+    return LSQ_FINE;
+}
+
+/* Scan the rows that are in no cell. */
+static int lsq_cells_fresh(const lsq_cells_plan *plan, lsq_cells_work *work, lsq_visits *visits) {
+    const lsq_column *column = &plan->codes.column;
+    for (int64_t i = column->records - 1; i >= 0; i--) {
+        const uint32_t start = column->starts[i], count = column->counts[i];
+        if (start + count <= plan->fresh) break;
+        const int64_t skip = start < plan->fresh ? plan->fresh - start : 0;
+        visits->rows += count - skip;
+        int ended = lsq_cells_scan(plan, work, lsq_payload(column, i), count, NULL, start, skip);
+        if (ended) return ended;
+    }
+    return LSQ_FINE;
+}
+
+/* ---- exact distances ------------------------------------------------------------------------------------------------ */
+
+/* The k smallest distances are a heap, the largest first. */
+static void lsq_best_add(lsq_cells_work *work, int64_t k, float distance) {
+    float *heap = work->best;
+    int64_t at = 0;
+    if (work->best_count < k) {
+        for (at = work->best_count++; at && heap[(at - 1) / 2] < distance; at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+        heap[at] = distance;
+        return;
+    }
+    if (!(distance < heap[0])) return;
+    for (int64_t child; (child = 2 * at + 1) < k; at = child) {
+        if (child + 1 < k && heap[child + 1] > heap[child]) child++;
+        if (!(heap[child] > distance)) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = distance;
+}
+
+LSQ_INLINE float lsq_cells_kth(const lsq_cells_plan *plan, const lsq_cells_work *work) {
+    return work->best_count < plan->k || work->best[0] > plan->limit ? plan->limit : work->best[0];
+}
+
+/* Hits that were not compared yet, and whose sums are not above the limit, are taken; the others are forgotten. */
+static int lsq_cells_take(lsq_cells_work *work, uint16_t limit) {
+    lsq_hits *hits = &work->hits;
+    for (int64_t i = 0; i < hits->count; i++) {
+        if (hits->sums[i] > limit) continue;
+        int new = lsq_seen_add(&work->seen, hits->rows[i]);
+        if (new < 0 || (work->taken == work->room && !lsq_cells_room(work, 2 * work->room))) return LSQ_NO_MEMORY;
+        work->rows[work->taken] = hits->rows[i];
+        work->estimates[work->taken] = (float)hits->sums[i];
+        work->taken += new;
+    }
+    return LSQ_FINE;
+}
+
+/* Take the best of what was found first, and the sample. */
+static int lsq_cells_first(const lsq_cells_plan *plan, lsq_cells_work *work) {
+    lsq_hits *hits = &work->hits;
+    uint16_t limit = hits->limit;
+    const int64_t depth = lsq_cells_depth(plan);
+    if (hits->count > depth) {
+        memcpy(hits->work, hits->sums, (size_t)hits->count * sizeof(uint16_t));
+        limit = lsq_kth_sum(hits->work, hits->count, depth);
+    }
+    int ended = lsq_cells_take(work, limit);
+    for (int i = 0; !ended && !plan->depth && i < work->sampled; i++) {
+        int new = lsq_seen_add(&work->seen, work->sample_rows[i]);
+        if (new < 0 || (work->taken == work->room && !lsq_cells_room(work, 2 * work->room))) return LSQ_NO_MEMORY;
+        work->rows[work->taken] = work->sample_rows[i];
+        work->estimates[work->taken] = (float)work->sample_sums[i];
+        work->taken += new;
+    }
+    return ended;
+}
+
+/* Compare what was taken. */
+static int lsq_cells_compare(const lsq_cells_plan *plan, lsq_cells_work *work, lsq_visits *visits) {
+    const int64_t n = work->taken;
+    if (plan->kept) {
+        for (int64_t i = 0; plan->verified && i < n; i++) {
+            int64_t record = lsq_record(&plan->kept->column, work->rows[i]);
+            if (record >= 0 && !plan->verified[record]) return LSQ_UNVERIFIED;
+        }
+        if (lsq_rerank(plan->exact_level, plan->kept->kind, plan->metric, &plan->kept->column, plan->dim, &work->target,
+                       work->rows, n, work->exact) >= 0)
+            return LSQ_NO_VECTOR;
+    } else if (!lsq_distances(plan->level, &plan->codes, plan->nibbles, work->values, work->bias, work->rows, n, work->lookups,
+                              work->exact)) {
+        return LSQ_NO_VECTOR;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        lsq_best_add(work, plan->k, work->exact[i]);
+        if (!lsq_offer(&work->nearest, work->rows[i], work->exact[i])) return LSQ_NO_MEMORY;
+    }
+    visits->compared += n;
+    work->taken = 0;
+    return LSQ_FINE;
+}
+
+/* ---- the rule ------------------------------------------------------------------------------------------------------- */
+
+/* How many rows of the cells that are left are expected to be nearer than the k-th, at most. */
+static double lsq_cells_left(const lsq_cells_plan *plan, const lsq_cells_work *work, int64_t visited) {
+    const lsq_cells *cells = &plan->cells;
+    const lsq_ranked next = work->order[visited];
+    double mean = next.distance, deviation = plan->tau * cells->spreads[next.cell];
+    if (plan->metric == LSQ_COSINE) {
+        const double near = cells->near[next.cell];
+        mean = 1 - near * (1 - next.distance);
+        deviation = plan->tau * sqrt(near < 1 ? 1 - near * near : 0);
+    } else if (plan->metric == LSQ_IP) {
+        deviation *= sqrt(work->target.square);
+    } else {
+        mean += (double)cells->spreads[next.cell] * cells->spreads[next.cell];
+        deviation *= 2 * sqrt(next.distance > 0 ? next.distance : 0);
+    }
+    const double rows = (double)cells->entries / (double)cells->count * (double)(cells->count - visited);
+    return rows * lsq_normal_tail((mean - lsq_cells_kth(plan, work)) / (deviation > 0 ? deviation : 1e-30));
+}
+
+/* Up to which place in the order cells are to be visited now; `visited`: no more. */
+static int64_t lsq_cells_until(const lsq_cells_plan *plan, const lsq_cells_work *work, int64_t visited, lsq_visits *visits) {
+    int64_t end = visited + LSQ_LOOK < work->ordered ? visited + LSQ_LOOK : work->ordered;
+    if (plan->probes) return end < plan->probes ? end : plan->probes > visited ? plan->probes : visited;
+    const float farthest = lsq_cells_kth(plan, work) + plan->reach;
+    while (end > visited && !(work->order[end - 1].distance <= farthest - plan->slope * log2f((float)end))) end--;
+    if (end > visited) return end;
+    visits->left = lsq_cells_left(plan, work, visited);
+    if (visits->left <= plan->misses) return visited;
+    return visited + LSQ_LOOK < work->ordered ? visited + LSQ_LOOK : work->ordered;
+}
+
+/* The largest sum of rows that are worth comparing. */
+static uint16_t lsq_cells_limit(const lsq_cells_plan *plan, const lsq_cells_work *work, lsq_line line, int64_t compared) {
+    /* Estimates of codes are rounded distances of codes: nothing need be lost. */
+    const double margin = plan->kept ? lsq_normal_quantile(plan->lost * (double)plan->k / (double)(compared + 1)) : 6;
+    return lsq_ceiling(line.slope > 0 ? (lsq_cells_kth(plan, work) + margin * line.around - line.start) / line.slope : INFINITY);
+}
+
+/* ---- the search of one query ---------------------------------------------------------------------------------------- */
+
+/* The nearest rows of a query, whose tables are `values` and `bias`, are in work->nearest. */
+static int lsq_cells_search(const lsq_cells_plan *plan, lsq_cells_work *work, const float *query, const float *values, float bias,
+                            lsq_visits *visits) {
+    lsq_hits *hits = &work->hits;
+    int64_t visited;
+    int ended;
+    memset(visits, 0, sizeof(*visits));
+    work->values = values;
+    work->bias = bias;
+    work->target = lsq_target_of(plan->metric, query, plan->dim, work->numbers);
+    work->best_count = work->sampled = work->taken = work->nearest.count = 0;
+    work->nearest.worst = plan->limit;
+    lsq_seen_clear(&work->seen);
+    lsq_hits_again(hits, lsq_cells_kept(plan));
+    lsq_cells_tables(plan, work);
+    if ((ended = lsq_cells_rank(plan, work))) return ended;
+    visited = plan->probes && plan->probes < LSQ_FIRST ? plan->probes : LSQ_FIRST;
+    if (visited > work->ordered) visited = work->ordered;
+    if ((ended = lsq_cells_visit(plan, work, 0, visited, visits)) || (ended = lsq_cells_fresh(plan, work, visits))) return ended;
+    if (!lsq_hits_prune(hits) || (ended = lsq_cells_first(plan, work))) return LSQ_NO_MEMORY;
+    const int64_t first = work->taken;
+    if ((ended = lsq_cells_compare(plan, work, visits))) return ended;
+    const lsq_line line = lsq_fit(work->estimates, work->exact, first);
+    if (!plan->depth) {
+        const uint16_t limit = lsq_cells_limit(plan, work, line, visits->compared);
+        if (limit > hits->limit) { /* so many were not kept */
+            const lsq_visits before = *visits;
+            lsq_hits_again(hits, LSQ_ALL);
+            hits->limit = hits->ceiling = limit;
+            if ((ended = lsq_cells_visit(plan, work, 0, visited, visits)) || (ended = lsq_cells_fresh(plan, work, visits))) return ended;
+            *visits = before;
+        }
+    }
+    for (;;) {
+        if (!plan->depth) {
+            hits->limit = hits->ceiling = lsq_cells_limit(plan, work, line, visits->compared);
+            hits->k = LSQ_ALL;
+        }
+        if ((ended = lsq_cells_take(work, hits->limit)) || (ended = lsq_cells_compare(plan, work, visits))) return ended;
+        if (!plan->depth) hits->count = 0;
+        if (visited == work->ordered) {
+            if (visited == plan->cells.count) break;
+            if ((ended = lsq_cells_order(plan, work, visited))) return ended;
+        }
+        const int64_t until = lsq_cells_until(plan, work, visited, visits);
+        if (until <= visited) break;
+        if ((ended = lsq_cells_visit(plan, work, visited, until, visits))) return ended;
+        visited = until;
+        if (plan->depth && !lsq_hits_prune(hits)) return LSQ_NO_MEMORY;
+    }
+    return lsq_nearest_prune(&work->nearest) ? LSQ_FINE : LSQ_NO_MEMORY;
+}
+
+#endif

@@ -1,0 +1,117 @@
+"""Cells: a query visits the nearest ones until those left hold few of its neighbours.
+
+One call of the kernel (``cython_src/cells.h``) does all of it. How many cells and rows a recall takes was measured when
+cells were made (``_subsets/cells/calibration.py``), and is decided for each query.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._compiled import cells as _cells
+from ..._storage.format.columns import CHUNK_ROWS
+from ..._storage.format.records import REMEDY
+from ..._storage.store import Store
+from ..._subsets.cells.calibration import rule_for
+from ..._subsets.cells.found import Cells as Found
+from ..._subsets.cells.kernel import kernel_cells
+from ..._subsets.cells.vectors import stored_chunks
+from ..._threads.pool import in_parallel
+from ...errors import DamagedError
+from .. import tuning, zeros
+from ..found import Answer, empty_answer
+from ..found import Found as Candidates
+from ..ranking import ids_of
+
+if TYPE_CHECKING:
+    from ..plan import Plan
+    from ..query import Query
+    from ..search import Search
+    from ..snapshot import Snapshot
+
+
+class Cells:
+    """The cells of a snapshot, and the rows that are in none yet."""
+
+    group = 1
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        store: Store,
+        found: Found,
+        query: Query,
+        plan: Plan,
+        allowed: NDArray[np.uint8] | None = None,
+    ) -> None:
+        """``allowed`` has a bit for each row that may be found; None: all of them."""
+        coder, kept = snapshot.coder, snapshot.kept
+        self._linear = coder.encoder._linear_tables(coder.metric, plan.distance)
+        self._fresh = snapshot.state.rows - found.listed
+        #: About how many comparisons of a scan one query costs.
+        self.cost = int(found.counts.sum() // max(1, len(found.counts))) * 32 + self._fresh
+        self._prepared = _cells.Prepared(
+            kernel_cells(store.source, found, coder),
+            snapshot.codes(store),
+            coder.layout.by_nibbles(plan.distance),
+            found.listed,
+            stored_chunks(store.source, store.codes()),
+            CHUNK_ROWS,
+            self._linear,
+            coder.dim,
+            None if kept is None else (kept.vectors, kept.verified),
+            snapshot.metric.number,
+            snapshot.ids,
+            snapshot.options.ids == "str",
+            plan.k,
+            plan.limit,
+            rule_for(found.rule, plan.k, query.recall),
+            query.probes or 0,
+            query.rerank or 0,
+            allowed,
+        )
+
+    def find(self, search: Search, wide: int) -> Candidates:
+        """Not used: cells answer by themselves."""
+        raise AssertionError("cells are searched by their answer")
+
+    def answer(self, search: Search, *, lifted: bool = False) -> Answer:
+        """The nearest of each query. ``lifted``: short ones have been made longer."""
+        nq, plan = len(search.vectors), search.plan
+        answer = empty_answer(nq, plan.k, strings=search.strings)
+        made = None if self._linear is not None else search.tables()
+        workers = min(plan.threads, nq * self.cost // tuning.THREAD_WORK)
+        step = max(1, -(-nq // workers)) if workers > 1 else nq
+        some = [slice(first, first + step) for first in range(0, nq, step)]
+
+        def one(part: slice) -> _cells.Visits:
+            values, bias = (None, None) if made is None else (made.values[part], made.bias[part])
+            ids = None if search.strings else answer.ids[part]
+            to = (ids, answer.distances[part], answer.rows[part])
+            least = search.snapshot.metric.least
+            return self._prepared.search(search.vectors[part], search.touch, *to, least, values, bias, lifted)
+
+        try:
+            done = [one(some[0])] if len(some) == 1 else in_parallel(one, some, workers, search.share)
+        except LookupError as error:
+            raise DamagedError(f"{error}; {REMEDY}") from error
+        short = np.concatenate([own.short for own in done])
+        trace = search.trace
+        for own in done:
+            cells, rows, compared = own.figures.sum(axis=0).tolist()
+            trace.probes += cells
+            trace.rows += rows
+            trace.reranked += compared
+            trace.expected_misses += float(own.expected.sum())
+        trace.fresh += nq * self._fresh
+        if search.strings:
+            there = answer.rows >= 0
+            answer.ids[there] = ids_of(search.snapshot, answer.rows[there].astype(np.uint32))
+        if short.any():
+            left = np.flatnonzero(short)
+            answer.put(left, zeros.with_short_queries(search.only(left), partial(self.answer, lifted=True)))
+        return answer
