@@ -170,6 +170,10 @@ class CodesOnlyWarning(UserWarning):
     """The index is being trained and keeps no vectors, so from now on it stores only approximations."""
 
 
+class NotHashingWarning(UserWarning):
+    """A multi-index is to be built over codes that do not hash: a search by it would miss many neighbours."""
+
+
 class Committed:
     """A ``with`` block for optional work after a change was committed.
 

@@ -79,6 +79,10 @@ class Structure(ABC):
     def check_encoder(self, encoder: Encoder, dim: int) -> None:
         """ParameterError where codes of another encoder cannot have what was asked for."""
 
+    def warn_of(self, encoder: Encoder) -> None:
+        """Warn a user who asks for it with this encoder, if searches by it would miss much."""
+        del encoder
+
     @abstractmethod
     def chosen_for(self, coder: Coder, n: int) -> Self:
         """What was asked for, chosen anew for this coder and ``n`` vectors; it stays as it is without the encoder."""

@@ -40,7 +40,9 @@ def begin(asked: Any, coder: Coder, n: int) -> Structure | None:
     """The structure for checked options, in an index of ``n`` vectors; ParameterError where it cannot be."""
     if asked is None:
         return None
-    return next(kind for kind in KINDS.values() if isinstance(asked, kind.asked)).begin(asked, coder, n)
+    structure = next(kind for kind in KINDS.values() if isinstance(asked, kind.asked)).begin(asked, coder, n)
+    structure.warn_of(coder.encoder)
+    return structure
 
 
 def read(source: Reader | Writer) -> Structure | None:

@@ -53,6 +53,8 @@ def retrain(
     structure = subsets.read(writer)
     if structure is not None:
         structure.check_encoder(encoder or coder.encoder, options.dim)
+        if encoder is not None:
+            structure.warn_of(encoder)
     if encoder is not None and encoder.is_fitted:
         check_dim(encoder, options.dim)
         new = Coder(encoder, coder.dim, coder.metric)

@@ -12,8 +12,8 @@ import re
 #: Parts of a message, and the words for them; the first rule that fits a place wins.
 _RULES: tuple[tuple[str, str], ...] = (
     # Advice that a command cannot follow, or has a better way for.
-    (r"Index\.open opens it, or remove it first", "choose another name, or remove it first"),
-    (r"Index\.open(?:\([^)]*\))? opens (?:it|that one)(?: again| for writing)?", "run the command again"),
+    (r"open it with Index\.open(?:, or remove it first)?", "choose another name, or remove it first"),
+    (r"Index\.open(?:\([^)]*\))? opens (?:it|that one)(?: again| for writing| here)?", "run the command again"),
     (r"open it again", "run the command again"),
     (r"wait=True waits(?: for it)?", "try again later"),
     (r"set_subset\('multi-index'\) adds one", "create one with --subset multi-index"),

@@ -118,10 +118,6 @@ class Encoder(ABC):
         """Reconstruct vectors from field numbers."""
 
     @abstractmethod
-    def _embed(self, fields: Fields) -> Vectors:
-        """Return field numbers as feature vectors of ``embed_dim`` numbers (section 2.2 of the paper)."""
-
-    @abstractmethod
     def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
         """Return tables that sum to the squared L2 distance, or to minus the inner product."""
 
@@ -132,6 +128,10 @@ class Encoder(ABC):
     def _sample_size(self) -> int:
         """How many training vectors are useful."""
         return 65_536
+
+    def _embed(self, fields: Fields) -> Vectors:
+        """Return feature vectors of ``embed_dim`` numbers: here the field numbers, without those of row scalars."""
+        return fields[:, self.layout.scalars :].astype(np.float32)
 
     def distances(self, metric: Metric = "l2") -> tuple[Distance, ...]:
         """Which distances :meth:`tables` supports for a metric.
@@ -304,7 +304,8 @@ class Encoder(ABC):
         """Return the codes of vectors as feature vectors.
 
         For subspace reduction, these are the coded values. For subspace clustering, they are the projections of the
-        centres onto one dimension (the paper's refinement, section 2.2.2).
+        centres onto one dimension (the paper's refinement, section 2.2.2). A plugin that does not say otherwise has
+        the field numbers.
 
         Parameters
         ----------

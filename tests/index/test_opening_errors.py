@@ -131,7 +131,7 @@ def test_paths_that_cannot_be(tmp_path: Path) -> None:
         refused(IndexMissingError, FileNotFoundError, words, lambda: Index.open(tmp_path / "no.lsq"))
         refused(IndexMissingError, FileNotFoundError, words, lambda: Index.open(tmp_path / "no.lsq", read_only=True))
         refused(NotAnIndexError, ValueError, (str(text), "not an index"), lambda: Index.open(text))
-        words = (str(text), "not an index", "left alone")
+        words = (str(text), "not an index", "not changed")
         refused(IndexExistsError, FileExistsError, words, lambda: index.save(text))
         assert text.read_text().startswith("not an index")
         assert index.check() == [] and len(index) == 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from lsqindex import Index, MultiIndex
-from lsqindex.errors import ParameterError
+from lsqindex.errors import NotHashingWarning, ParameterError
 
 from .paper import DIM, How, Plain, Vectors, answers, assert_same, code_distances, fitted, make, random
 
@@ -256,3 +257,48 @@ def test_tables_that_a_code_cannot_have_are_refused_and_nothing_changes() -> Non
         index.reencode("lsh", bits=29)
         assert index.subset == MultiIndex(bits=4)
         assert index.check() == []
+
+
+@pytest.mark.filterwarnings("default::lsqindex.errors.NotHashingWarning")
+def test_it_warns_of_codes_that_do_not_hash_when_it_is_asked_for(tmp_path: Path) -> None:
+    remedy = "LSQ.*do not hash.*encoder='itq' or 'lsh', or subset='cells'"
+    with pytest.warns(NotHashingWarning, match=remedy):
+        index = Index(DIM, bits=29, iterations=2, subset="multi-index")
+    with pytest.warns(NotHashingWarning, match=remedy):
+        Index.create(tmp_path / "one.lsq", DIM, bits=29, iterations=2, subset=MultiIndex(bits=8)).close()
+    plain = Index(DIM, bits=29, iterations=2)
+    with pytest.warns(NotHashingWarning, match=remedy):
+        plain.set_subset("multi-index")
+    hashing = make("lsh", subset="multi-index", keep_vectors="float32")
+    hashing.add(random(300, 59))
+    with pytest.warns(NotHashingWarning, match=remedy):
+        hashing.reencode("lsq", bits=29, iterations=2)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for encoder in ({"encoder": "itq"}, {"encoder": "lsh"}, {"encoder": "lsq", "refine": 0, "scalar": None}):
+            Index(DIM, bits=8, subset="multi-index", **encoder)
+        # Once is enough: not when the index is opened, trained or filled.
+        with Index.open(tmp_path / "one.lsq") as again:
+            again.add(random(300, 60))
+            again.train()
+            again.set_subset(None)
+        index.add(random(300, 60))
+        hashing.set_subset(None).set_subset("cells").reencode("lsq", bits=30, iterations=2)
+
+
+@pytest.mark.filterwarnings("error::lsqindex.errors.NotHashingWarning")
+def test_that_warning_made_an_error_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "one.lsq"
+    with pytest.raises(NotHashingWarning):
+        Index.create(path, DIM, subset="multi-index")
+    assert not path.exists()
+    with make("lsh", subset="multi-index", keep_vectors="float32") as index:
+        index.add(random(300, 61))
+        with pytest.raises(NotHashingWarning):
+            index.reencode("lsq", bits=29, iterations=2)
+        assert index.encoder.name == "lsh"
+    with make("lsq") as index:
+        with pytest.raises(NotHashingWarning):
+            index.set_subset("multi-index")
+        assert index.subset is None

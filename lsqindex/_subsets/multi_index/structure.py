@@ -10,6 +10,7 @@ transaction lists is bounded; what is left stays fresh, is scanned, and the next
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,7 @@ from ..._storage.lmdb.writer import COMMIT_BYTES, Writer
 from ..._storage.store import Store
 from ...encoders import Encoder
 from ...encoders.coder import Coder
-from ...errors import DamagedError
+from ...errors import DamagedError, NotHashingWarning
 from ..base import Structure
 from . import lists, postings
 from .tables import TABLE_BITS, MultiIndex, Tables, check_layout, layout_of, make_tables
@@ -97,6 +98,17 @@ class MultiIndexStructure(Structure):
     def check_encoder(self, encoder: Encoder, dim: int) -> None:
         """Codes of floats have no tables, and only binary ones have tables of so many bits."""
         check_layout(self.tables.bits, layout_of(encoder, dim), encoder)
+
+    def warn_of(self, encoder: Encoder) -> None:
+        """Codes that do not hash can be listed, but neighbours share few buckets."""
+        if not encoder.hashes:
+            warnings.warn(
+                f"subset: the codes of {encoder} do not hash, so neighbours share few buckets of a multi-index: "
+                "strategy='auto' scans instead, and strategy='subset' misses many neighbours; use an encoder that "
+                "hashes, such as encoder='itq' or 'lsh', or subset='cells'",
+                NotHashingWarning,
+                stacklevel=2,
+            )
 
     def chosen_for(self, coder: Coder, n: int) -> MultiIndexStructure:
         """The tables of this coder's codes, of bits chosen for ``n`` vectors where none were asked for."""

@@ -86,13 +86,9 @@ class SignPCA(Encoder):
 
     def _decode(self, fields: Fields) -> Vectors:
         """The vectors that field numbers stand for."""
-        along = self._embed(fields) * self._sizes
+        along = (2 * fields.astype(np.float32) - 1) * self._sizes
         decoded: Vectors = (self._mean + along @ self._axes).astype(np.float32)
         return decoded
-
-    def _embed(self, fields: Fields) -> Vectors:
-        """Field numbers as features: −1 and +1."""
-        return 2 * fields.astype(np.float32) - 1
 
     # -- distances ------------------------------------------------------------------------------
 
