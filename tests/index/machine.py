@@ -352,17 +352,13 @@ class IndexMachine(RuleBasedStateMachine):
         self.index.close()
         self.index = Index.open(self.path)
 
-    @precondition(lambda self: self.index.path and self.other is None)
+    @precondition(lambda self: self.index.path)
     @rule(read_only=st.booleans())
-    def open_a_second_time(self, read_only: bool) -> None:
-        self.other = Index.open(self.path, read_only=read_only)
-        self.other_writes = not read_only
-
-    @precondition(lambda self: self.other is not None)
-    @rule()
-    def change_places_or_close(self) -> None:
-        assert self.other is not None
-        if self.other_writes:
+    def open_a_second_time_or_change_places_or_close(self, read_only: bool) -> None:
+        if self.other is None:
+            self.other = Index.open(self.path, read_only=read_only)
+            self.other_writes = not read_only
+        elif self.other_writes:
             self.index, self.other = self.other, self.index
         else:
             self.other.close()
