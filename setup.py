@@ -39,7 +39,8 @@ if __name__ == "__main__":  # Cython's worker processes may import this file
         _module(f"lsqindex._compiled.{name}", f"cython_src/{name}.pyx", _PLAIN_FLAGS if name == "gate" else _FLAGS)
         for name in _MODULES
     ]
-    modules.append(_module(_SHARED, "cython_src/shared.c", _PLAIN_FLAGS))
+    # Cython takes the module's full name from this file's: as plain "shared" it would be in everyone's sys.modules.
+    modules.append(_module(_SHARED, f"cython_src/{_SHARED}.c", _PLAIN_FLAGS))
     setup(
         options={"build_ext": {"parallel": os.cpu_count()}},
         ext_modules=cythonize(

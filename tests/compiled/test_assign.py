@@ -9,7 +9,7 @@ import pytest
 
 from lsqindex._compiled import assign, records
 from lsqindex._storage.format.columns import from_blocks, to_blocks
-from tests.compiled.levels import on_every_level
+from .levels import on_every_level
 
 
 def random(n: int, dim: int, seed: int = 0) -> Any:
