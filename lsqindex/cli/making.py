@@ -34,7 +34,7 @@ def create(
             help="Keep the vectors beside their codes, for exact re-ranking and reencode; none keeps only the codes."
         ),
     ] = None,
-    subset: Annotated[opt.Subset | None, typer.Option(help="Also index the rows by parts of their codes.")] = None,
+    subset: Annotated[opt.Subset | None, typer.Option(help="Lets a search read only part of the rows.")] = None,
     table_bits: Annotated[
         int | None, typer.Option(min=4, max=20, help="Multi-index: bits per table; chosen automatically if not given.")
     ] = None,
@@ -55,7 +55,7 @@ def create(
     """
     if (dim is None) == (like is None):
         raise typer.BadParameter("give --dim, or --like with a file of vectors")
-    if table_bits is not None and subset is None:
+    if table_bits is not None and subset is not opt.Subset.multi_index:
         raise typer.BadParameter("--table-bits goes with --subset multi-index")
     if like is not None:
         with open_source(like, Wanted(file_format, column, None, dataset)) as source:
@@ -65,7 +65,7 @@ def create(
         "encoder": encoder,
         "ids": ids.value,
         "train_size": train_size,
-        "subset": MultiIndex(table_bits) if subset else None,
+        "subset": MultiIndex(table_bits) if table_bits is not None else subset and subset.value,
     }
     if keep_vectors is not None:
         chosen["keep_vectors"] = None if keep_vectors is opt.Kept.none else keep_vectors.value

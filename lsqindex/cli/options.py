@@ -37,6 +37,7 @@ class Subset(str, Enum):
     """Structures that let a search read only part of the rows."""
 
     multi_index = "multi-index"
+    cells = "cells"
 
 
 class Strategy(str, Enum):

@@ -17,6 +17,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"open it again", "run the command again"),
     (r"wait=True waits(?: for it)?", "try again later"),
     (r"set_subset\('multi-index'\) adds one", "create one with --subset multi-index"),
+    (r"set_subset\('cells'\) or \('multi-index'\) adds one", "create one with --subset cells or multi-index"),
     (r"this index was created with ids='str'", "the ids of this index are strings"),
     (r"pass one for each vector", "give one for each vector with --ids or --id-column"),
     (r"pass ids\b", "give them with --ids"),

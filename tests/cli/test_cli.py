@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lsqindex import Index, MultiIndex
+from lsqindex import Cells, Index, MultiIndex
 
 from .running import VECTORS, run
 
@@ -23,6 +23,13 @@ def test_create_takes_what_an_index_takes(tmp_path: Path) -> None:
     with Index.open(path) as made:
         assert made.dim == 16 and made.encoder.config["axes"] == 8 and made.encoder.config["bits"] == 64
         assert made.subset == MultiIndex(6)
+    run("create", tmp_path / "b.lsq", "--dim", 16, "--subset", "cells")
+    with Index.open(tmp_path / "b.lsq") as made:
+        assert made.subset == Cells()
+    assert (
+        "--subset multi-index"
+        in run("create", tmp_path / "c.lsq", "--dim", 16, "--subset", "cells", "--table-bits", 6, code=2).err
+    )
 
 
 def test_create_can_take_the_dimensions_of_a_file(tmp_path: Path, vectors: Path) -> None:

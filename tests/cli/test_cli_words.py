@@ -145,7 +145,8 @@ def test_errors_name_commands_and_options(tmp_path: Path, index: Path, vectors: 
     assert "lsqindex create" in run("info", tmp_path / "none.lsq", code=3).err
     assert "--upsert" in run("add", index, vectors, "--ids", tmp_path / "ids.txt", code=3).err
     assert "--id-column" in run("add", words, vectors, code=3).err
-    assert "--subset multi-index" in run("search", plain, query, "--strategy", "subset", code=3).err
+    assert "--subset cells or multi-index" in run("search", plain, query, "--strategy", "subset", code=3).err
+    assert "--subset multi-index" in run("search", plain, query, "--candidates", 3, code=3).err
     assert "--bits 8" in run("create", tmp_path / "b.lsq", "--dim", 8, "--encoder", "itq", "--bits", 9, code=3).err
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from lsqindex._compiled import assign, records
 from lsqindex._storage.format.columns import from_blocks, to_blocks
+
 from .levels import on_every_level
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lsqindex import Index
+from lsqindex._storage.format.meta import FORMAT
 
 from .expected import DIM, ENCODERS, METRICS, assert_found, assert_holds, names_of, plain, random
 
@@ -174,7 +175,7 @@ def test_stats_and_repr(tmp_path: Path) -> None:
         assert stats["path"] == str(path) == index.path
         assert (stats["vectors"], stats["deleted"], stats["dim"], stats["metric"]) == (28, 2, DIM, "ip")
         assert (stats["encoder"], stats["trained"], stats["code_bytes"], stats["train_size"]) == ("lsh", True, 3, 10)
-        assert (stats["ids"], stats["keep_vectors"], stats["format"]) == ("int", "float16", 4)
+        assert (stats["ids"], stats["keep_vectors"], stats["format"]) == ("int", "float16", FORMAT)
         assert stats["file_bytes"] == path.stat().st_size and 0 <= stats["free_bytes"] < stats["file_bytes"]
         assert (index.dim, index.metric, index.encoder.name) == (DIM, "ip", "lsh")
         assert "28 vectors" in repr(index) and "LSH" in repr(index) and str(path) in repr(index)

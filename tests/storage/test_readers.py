@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lsqindex import Index
+from lsqindex._storage.format.meta import FORMAT
 from lsqindex._storage.lmdb import reader as readers
 from lsqindex.errors import BusyError, DamagedError, ForkedError, ParameterError
 from tests.processes import Child
@@ -189,12 +190,12 @@ def test_a_file_that_another_process_brings_to_a_newer_format(
     )
     number = int(name[len("format")])
     assert snapshot.answer() == number
-    assert writer.run("index.delete(index.ids()[:1]); result = index.stats()['format']") == 4
+    assert writer.run("index.delete(index.ids()[:1]); result = index.stats()['format']") == FORMAT
     snapshot.go_on()
     databases = ["codes", "ids", "meta", *["postings"] * (number > 1), "vectors"]
     assert snapshot.answer() == [number, databases, count]
     for one in (snapshot, reader):
-        assert one.run("result = index.stats()['format'], len(index), index.check()") == [4, count - 1, []]
+        assert one.run("result = index.stats()['format'], len(index), index.check()") == [FORMAT, count - 1, []]
         assert one.run("result = len(index.search(vectors(1), 3).ids[0])") == 3
     # A writer that had it open before, and one after another.
     for one in (reader, snapshot, writer):
