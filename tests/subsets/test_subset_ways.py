@@ -183,10 +183,10 @@ def test_what_only_a_multi_index_can_do_is_refused_without_one() -> None:
             ({"distance": "score"}, "distance='score'"),
             ({"probes": 3}, "probes"),
             ({"candidates": 3}, "candidates"),
-            ({"probes": 3, "candidates": 3}, "probes and candidates"),
+            ({"probes": 3, "candidates": 3}, "candidates needs a multi-index"),
         ]
         for how, cause in without:
-            refused(partial(index.search, query, 3, **how), cause, "set_subset('multi-index')", "has none")
+            refused(partial(index.search, query, 3, **how), cause, "set_subset(", "'multi-index')", "has none")
         index.set_subset("multi-index")
         by_scan: list[tuple[How, str]] = [
             ({"strategy": "scan", "distance": "score"}, "distance='score'"),
