@@ -4,7 +4,7 @@
 # make test-hosts the suites of txtai, scikit-learn and others against their adapters, in .venv-hosts
 # make test-long  crash, damage and state-machine tests in their long form (an hour or more)
 # make docs       the documentation, as a site in build/docs; warnings are errors
-# make sanitize   the kernel tests under AddressSanitizer and UBSan
+# make sanitize   the tests of kernels and cells under AddressSanitizer and UBSan
 # make emulate    the kernel tests on arm64 (NEON), under qemu-user
 # make bench-encoders   the published comparison; data through LSQINDEX_DATA (docs/benchmarks.md)
 # make bench-defaults   recall with no option set
@@ -73,11 +73,12 @@ test-long: $(VENV)/.installed $(VENV)/.installed-test
 sanitize:
 	rm -rf build
 	test -x $(VENV)-sanitize/bin/python || $(PYTHON) -m venv $(VENV)-sanitize
-	LSQINDEX_SANITIZE=1 $(VENV)-sanitize/bin/python -m pip install --quiet --force-reinstall . pytest hypothesis
+	LSQINDEX_SANITIZE=1 $(VENV)-sanitize/bin/python -m pip install --quiet --force-reinstall . pytest hypothesis scikit-learn
 	rm -rf build
-	cp -r tests/compiled $(VENV)-sanitize/
+	rm -rf $(VENV)-sanitize/tests && cp -r tests $(VENV)-sanitize/
 	cd $(VENV)-sanitize && LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 bin/python -m pytest -p no:cacheprovider -c /dev/null compiled
+	  ASAN_OPTIONS=detect_leaks=0 bin/python -m pytest -p no:cacheprovider -c /dev/null tests/compiled \
+	  tests/query/test_one_call.py tests/query/test_cells_search.py tests/subsets/cells
 
 emulate:
 	bash tests/emulate/run
