@@ -26,6 +26,7 @@ from ._inputs.vectors import open_rows, read_queries
 from ._query import search as searcher
 from ._query.plan import Plan
 from ._query.query import Query, Ranking, Strategy, read_query
+from ._query.recall import recall_of, sampled_ids
 from ._query.select import select
 from ._query.snapshot import Snapshot
 from ._query.stats import stats
@@ -63,6 +64,7 @@ from .errors import (
     DamagedError,
     IdError,
     NotAnIndexError,
+    NoVectorsError,
     ParameterError,
     ReadOnlyError,
     ReplacedError,
@@ -125,7 +127,7 @@ class Index:
         keep_vectors: Kept | None = "float16",
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
-        subset: SubsetLike = None,
+        subset: SubsetLike = "auto",
         fields: Iterable[str] = (),
         **parameters: Any,
     ) -> None:
@@ -144,7 +146,7 @@ class Index:
         keep_vectors: Kept | None = "float16",
         ids: Literal["int", "str"] = "int",
         train_size: int | None = None,
-        subset: SubsetLike = None,
+        subset: SubsetLike = "auto",
         fields: Iterable[str] = (),
         wait: Wait = True,
         **parameters: Any,
@@ -175,9 +177,10 @@ class Index:
             The number of vectors at which the index trains itself; by default 10,000, or more if the encoder needs
             more.
         subset
-            "multi-index", or a :class:`MultiIndex` with options, adds hash tables over parts of the codes; "cells", or
-            :class:`Cells` with options, stores rows beside those that are near to them. Either lets a search read only
-            part of the rows.
+            What lets a search read only part of the rows. "cells", or :class:`Cells` with options, stores rows beside
+            those that are near to them; "multi-index", or a :class:`MultiIndex` with options, adds hash tables over
+            parts of the codes. None has neither: every search reads all codes. "auto" makes cells when there are
+            20,000 vectors, and none for an encoder without codes.
         fields
             Names of payload fields that are often used in filters; they are filtered without reading payloads.
         wait
@@ -616,6 +619,55 @@ class Index:
         found, plan, bits = self._search(query, asked, filter, trace, counting=True)
         used = bits if plan.strategy == "subset" else ()
         return Explanation(plan.strategy, plan.why, len(used), max(used, default=0), **asdict(trace), matches=found)
+
+    def measure_recall(self, queries: ArrayLike | None = None, k: int = 10, **options: Any) -> float:
+        """Measure how many of the true nearest neighbours searches find: they are compared with exact ones.
+
+        Parameters
+        ----------
+        queries
+            Vectors to search for; the more they are like those of your users, the better. By default 200 stored
+            vectors, each without itself among its neighbours.
+        k
+            How many neighbours to ask for.
+        **options
+            Those of :meth:`search`, such as ``recall`` or ``probes``.
+
+        Returns
+        -------
+        float
+            The share of the true ``k`` nearest that were found, from 0 to 1.
+
+        Raises
+        ------
+        NoVectorsError
+            If the index does not keep vectors.
+        LsqIndexError
+            As in :meth:`search`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> index = Index(dim=16)
+        >>> _ = index.add(np.random.default_rng(0).standard_normal((500, 16)))
+        >>> index.measure_recall()
+        1.0
+        """
+        if self._options.keep_vectors is None and not self.stats()["exact"]:
+            raise NoVectorsError(
+                "recall: the index keeps no vectors to compare with; create it with keep_vectors='float16'"
+            )
+        own, asked = None, k
+        if queries is None:
+            with self._reader() as reader:
+                own = sampled_ids(Store(reader, self._options))
+            queries, asked = self.get(own), k + 1
+        elif self._options.keep_vectors is None and self.is_trained:
+            raise NoVectorsError(
+                "recall: the index keeps no vectors to compare with; create it with keep_vectors='float16'"
+            )
+        found, true = self.search(queries, asked, **options), self.search(queries, asked, recall=1.0)
+        return recall_of(found.ids, true.ids, k, own)
 
     def _search(
         self, queries: ArrayLike, query: Query, filter: Any, trace: Trace, *, counting: bool = False
@@ -1335,6 +1387,6 @@ def _new_index(
     parameters: dict[str, Any],
 ) -> NewIndex:
     asked = check_subset(subset)
-    lists = asked is not None
+    lists = asked is not None and not isinstance(asked, str)
     options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists)
     return NewIndex(options, coder, subsets.begin(asked, coder, 0))

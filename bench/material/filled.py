@@ -163,6 +163,7 @@ class Shelf:
             encoder=self.encoder,
             keep_vectors=kind.keep_vectors,
             ids="str" if kind.ids == "str" else "int",
+            subset=None,
         )
 
     def _longest(self, kind: Kind, rows: int, path: Path) -> int:

@@ -33,12 +33,14 @@ class Operations:
         self.hashes = make_encoder("itq", bits=32).fit(self.vectors[::4])
         self.path, self.still = folder / "changed.lsq", folder / "still.lsq"
         for path in (self.path, self.still):
-            with Index.create(path, DIM, encoder=self.encoder, keep_vectors="float16", fields=["lang"]) as index:
+            with Index.create(
+                path, DIM, encoder=self.encoder, keep_vectors="float16", subset=None, fields=["lang"]
+            ) as index:
                 index.add(self.vectors, payloads=[{"lang": "en" if row % 2 else "de"} for row in range(ROWS)])
         self.index, self.changed = Index.open(self.still, read_only=True), Index.open(self.path)
-        self.memory = Index(DIM, encoder=self.encoder, keep_vectors="float16")
+        self.memory = Index(DIM, encoder=self.encoder, keep_vectors="float16", subset=None)
         self.memory.add(self.vectors)
-        self.exact = Index(DIM, keep_vectors="float32", train_size=ROWS)
+        self.exact = Index(DIM, keep_vectors="float32", train_size=ROWS, subset=None)
         self.exact.add(self.vectors[:2000])
         self.listed = Index(DIM, encoder=self.hashes, keep_vectors="float16", subset="multi-index")
         self.listed.add(self.vectors)

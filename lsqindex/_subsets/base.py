@@ -40,6 +40,8 @@ class Structure(ABC):
     kind: ClassVar[str]
     #: The class of what users ask for, and how they can write it.
     asked: ClassVar[type]
+    #: Whether an index that has it stores codes in any case, and never vectors as they are.
+    needs_codes: ClassVar[bool] = True
     ways_to_ask: ClassVar[str]
 
     # -- configuration ------------------------------------------------------------------------

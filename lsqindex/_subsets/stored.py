@@ -22,22 +22,30 @@ from .multi_index.tables import MultiIndex
 #: By the kind that the file names.
 KINDS: dict[str, type[Structure]] = {kind.kind: kind for kind in (MultiIndexStructure, CellsStructure)}
 
-#: What ``subset`` may be: none, a structure as it comes, or one with options.
-SubsetLike = MultiIndex | Cells | Literal["multi-index", "cells"] | None
+#: What ``subset`` may be: none, a structure as it comes, or one with options; "auto" for what serves best.
+SubsetLike = MultiIndex | Cells | Literal["auto", "multi-index", "cells"] | None
 
 
 def check_subset(subset: Any) -> Any:
-    """What was asked for, as options; None for no structure."""
-    if subset is None or isinstance(subset, tuple(kind.asked for kind in KINDS.values())):
+    """What was asked for, as options; None for no structure, "auto" as it is."""
+    if (
+        subset is None
+        or (isinstance(subset, str) and subset == "auto")
+        or isinstance(subset, tuple(kind.asked for kind in KINDS.values()))
+    ):
         return subset
     if isinstance(subset, str) and subset in KINDS:
         return KINDS[subset].asked()
     ways = ", ".join(kind.ways_to_ask for kind in KINDS.values())
-    raise ParameterError(f"subset={subset!r}: None, {ways} is needed")
+    raise ParameterError(f"subset={subset!r}: None, 'auto', {ways} is needed")
 
 
 def begin(asked: Any, coder: Coder, n: int) -> Structure | None:
     """The structure for checked options, in an index of ``n`` vectors; ParameterError where it cannot be."""
+    if isinstance(asked, str):  # "auto": cells, unless there will be no codes to put into them
+        encoder = coder.encoder
+        layout = encoder.layout if encoder.is_fitted else encoder._make_layout(coder.dim)
+        asked = None if layout.floats else Cells()
     if asked is None:
         return None
     structure = next(kind for kind in KINDS.values() if isinstance(asked, kind.asked)).begin(asked, coder, n)

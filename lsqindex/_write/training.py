@@ -84,8 +84,9 @@ def warn_if_lost(writer: Writer, options: Options, old: Coder, new: Coder) -> No
 
 
 def better_flat(writer: Writer, options: Options, encoder: Encoder) -> bool:
-    """Whether to store vectors as they are instead of codes; not if the index has a subset structure."""
-    return subsets.read(writer) is None and not worth_encoding(encoder, options.dim)
+    """Whether to store vectors as they are instead of codes; not if a structure was asked for that needs codes."""
+    structure = subsets.read(writer)
+    return (structure is None or not structure.needs_codes) and not worth_encoding(encoder, options.dim)
 
 
 def encode_all(

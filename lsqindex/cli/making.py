@@ -34,7 +34,12 @@ def create(
             help="Keep the vectors beside their codes, for exact re-ranking and reencode; none keeps only the codes."
         ),
     ] = None,
-    subset: Annotated[opt.Subset | None, typer.Option(help="Lets a search read only part of the rows.")] = None,
+    subset: Annotated[
+        opt.Subset,
+        typer.Option(
+            help="What lets a search read only part of the rows: cells, or a multi-index; auto: cells when they pay."
+        ),
+    ] = opt.Subset.auto,
     table_bits: Annotated[
         int | None, typer.Option(min=4, max=20, help="Multi-index: bits per table; chosen automatically if not given.")
     ] = None,
@@ -65,7 +70,7 @@ def create(
         "encoder": encoder,
         "ids": ids.value,
         "train_size": train_size,
-        "subset": MultiIndex(table_bits) if table_bits is not None else subset and subset.value,
+        "subset": _subset(subset, table_bits),
     }
     if keep_vectors is not None:
         chosen["keep_vectors"] = None if keep_vectors is opt.Kept.none else keep_vectors.value
@@ -125,6 +130,13 @@ def add(
         else:
             rate = f"{done / seconds:,.0f} per second" if seconds else "at once"
             show.say(f"{path}: {done:,} vectors added in {seconds:.1f} s ({rate}), {len(index):,} in all")
+
+
+def _subset(asked: opt.Subset, table_bits: int | None) -> Any:
+    """As ``Index.create`` takes it."""
+    if asked is opt.Subset.multi_index:
+        return MultiIndex(table_bits)
+    return None if asked is opt.Subset.none else asked.value
 
 
 def _add_blocks(index: Index, source: Source, ids: Any, upsert: bool, batch: int, threads: int | None) -> int:

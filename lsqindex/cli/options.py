@@ -36,8 +36,10 @@ class IdKind(str, Enum):
 class Subset(str, Enum):
     """Structures that let a search read only part of the rows."""
 
-    multi_index = "multi-index"
+    auto = "auto"
     cells = "cells"
+    multi_index = "multi-index"
+    none = "none"
 
 
 class Strategy(str, Enum):

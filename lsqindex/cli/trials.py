@@ -140,7 +140,7 @@ class Task:
 
     def encoder(self, made: dict[str, Any]) -> tuple[Encoder, float]:
         """An encoder fitted to the sample, and the seconds that took; equal ones are fitted once."""
-        index = Index(self.dim, metric=self.metric, train_size=1 << 39, **made)
+        index = Index(self.dim, metric=self.metric, train_size=1 << 39, **{"subset": None, **made})
         key = repr(index.encoder)
         if key not in self._fitted:
 
@@ -159,7 +159,7 @@ class Task:
         made = {key: value for key, value in create.items() if key not in ("keep_vectors", "subset")}
         others = {key: value for key, value in create.items() if key not in made}
         encoder, seconds = self.encoder(made)
-        return Index(self.dim, metric=self.metric, encoder=encoder, **others), seconds
+        return Index(self.dim, metric=self.metric, encoder=encoder, **{"subset": None, **others}), seconds
 
     def bytes_of(self, index: Index) -> int:
         """What a vector takes: its code, its kept vector, and two bytes in each table of the multi-index."""

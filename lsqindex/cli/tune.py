@@ -283,7 +283,7 @@ def _arguments(values: dict[str, Any]) -> str:
 
 
 def _create_call(task: Task, trial: Trial) -> str:
-    arguments = {"dim": task.dim, "metric": task.metric, **trial.create}
+    arguments = {"dim": task.dim, "metric": task.metric, "subset": None, **trial.create}
     return f"Index.create('vectors.lsq', {', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
@@ -295,7 +295,7 @@ def _search_call(task: Task, trial: Trial) -> str:
 def _shell(task: Task, trial: Trial) -> list[str]:
     """The same as commands."""
     words = [f"--dim {task.dim}", f"--metric {task.metric}"]
-    for key, value in trial.create.items():
+    for key, value in {"subset": None, **trial.create}.items():
         known = key in ("encoder", "bits", "keep_vectors", "subset")
         text = "none" if value is None else value
         words.append(f"--{key.replace('_', '-')} {text}" if known else f"-p {key}={text}")

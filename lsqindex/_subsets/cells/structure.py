@@ -58,6 +58,7 @@ class CellsStructure(Structure):
 
     kind = "cells"
     asked = Cells
+    needs_codes = False
     ways_to_ask = "'cells' or Cells(count=…, spill=…)"
 
     #: Cells that were asked for; 0: as many as the number of vectors suggests.
@@ -73,9 +74,13 @@ class CellsStructure(Structure):
     @classmethod
     def begin(cls, asked: Cells, coder: Coder, n: int) -> CellsStructure:
         """What was asked for."""
-        structure = cls(asked.count or 0, asked.spill, codes=False)
-        structure.check_encoder(coder.encoder, coder.dim)
-        return structure.chosen_for(coder, n)
+        encoder = coder.encoder
+        if (encoder.layout if encoder.is_fitted else encoder._make_layout(coder.dim)).floats:
+            raise ParameterError(
+                f"subset: cells are not available for {encoder}, which has no codes; use another encoder, or "
+                "subset=None"
+            )
+        return cls(asked.count or 0, asked.spill, codes=False).chosen_for(coder, n)
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> CellsStructure:
@@ -107,13 +112,7 @@ class CellsStructure(Structure):
         return self.codes == (coder.trained and not coder.floats)
 
     def check_encoder(self, encoder: Encoder, dim: int) -> None:
-        """Vectors that are stored as they are have no codes that could be put into cells."""
-        layout = encoder.layout if encoder.is_fitted else encoder._make_layout(dim)
-        if layout.floats:
-            raise ParameterError(
-                f"subset: cells are not available for {encoder}, which has no codes; use another encoder, or "
-                "subset=None"
-            )
+        """Any will do: of one without codes nothing is put into cells."""
 
     def chosen_for(self, coder: Coder, n: int) -> CellsStructure:
         """The same, ready or not."""
@@ -233,6 +232,7 @@ class CellsStructure(Structure):
         """Centres are removed, too, unless the same was asked for again."""
         self.clear(writer)
         same = isinstance(other, CellsStructure) and (other.count, other.spill) == (self.count, self.spill)
+        same = same and isinstance(other, CellsStructure) and other.codes
         if writer.state.cells and not same:
             self.remove_all(writer)
             writer.state.relisted += 1
