@@ -13,7 +13,7 @@ _FILE = "index.lsq"
 
 
 class LsqIndex(Peer):
-    """Codes of an encoder, with vectors kept beside them or not, with a multi-index or not."""
+    """Codes of an encoder, with vectors kept beside them or not, with cells, a multi-index or neither."""
 
     package = "lsqindex"
     beside = "process"
@@ -25,13 +25,13 @@ class LsqIndex(Peer):
         dim: int,
         encoder: str = "lsq",
         keep_vectors: Literal["float16", "int8"] | None = None,
-        subset: bool = False,
+        subset: Literal["cells", "multi-index"] | None = None,
         **parameters: Any,
     ) -> None:
         super().__init__(metric, dim)
         self._metric: Literal["l2", "cosine"] = metric
         self._keep: Literal["float16", "int8"] | None = keep_vectors
-        self._subset: Literal["multi-index"] | None = "multi-index" if subset else None
+        self._subset: Literal["cells", "multi-index"] | None = subset
         self._encoder, self._parameters = encoder, parameters
         self._index: Index
 

@@ -81,7 +81,7 @@ def shown(setting: Setting) -> str:
     return ", ".join(f"{name}={value}" for name, value in setting.items())
 
 
-def each(name: str, values: Sequence[int], **others: Any) -> list[Setting]:
+def each(name: str, values: Sequence[float], **others: Any) -> list[Setting]:
     """
     >>> each("ef", [20, 50])
     [{'ef': 20}, {'ef': 50}]
@@ -140,9 +140,21 @@ def systems(bits: int, axes: int, fields: int, lists: int, opq_learn: int) -> li
             alike=True,
         ),
         System(
+            f"lsqindex lsq {bits} + int8, cells",
+            "lsqindex",
+            {**shared, "keep_vectors": "int8", "subset": "cells"},
+            {k: each("recall", (0.8, 0.9, 0.95, 0.98, 0.99)) for k in both},
+        ),
+        System(
+            f"lsqindex lsq {bits} + float16, cells",
+            "lsqindex",
+            {**shared, "keep_vectors": "float16", "subset": "cells"},
+            {k: each("recall", (0.8, 0.9, 0.95, 0.98, 0.99, 0.995)) for k in both},
+        ),
+        System(
             f"lsqindex lsh {bits} + float16, multi-index",
             "lsqindex",
-            {"encoder": "lsh", "bits": bits, "axes": axes, "keep_vectors": "float16", "subset": True},
+            {"encoder": "lsh", "bits": bits, "axes": axes, "keep_vectors": "float16", "subset": "multi-index"},
             {k: _subset(own) for k, own in sweep.items()},
         ),
         System("faiss Flat", "faiss", {"factory": "Flat"}, none),

@@ -219,12 +219,19 @@ def test_unknown_ids(index: Index, kind: str) -> None:
         ({"rerank": "all"}, ("rerank='all'", "whole number")),
         ({"strategy": "full"}, ("strategy='full'", "auto, scan or subset")),
         ({"strategy": None}, ("strategy=None", "auto, scan or subset")),
-        ({"strategy": "subset"}, ("strategy='subset'", "subset structure", "set_subset", "scan")),
         ({"distance": "score"}, ("distance='score'", "multi-index", "set_subset")),
-        ({"probes": 5, "candidates": 9}, ("probes and candidates", "multi-index", "set_subset")),
+        ({"probes": 5, "candidates": 9}, ("candidates", "multi-index", "set_subset")),
         ({"distance": "exact"}, ("distance='exact'", "auto, symmetric, asymmetric or score")),
         ({"threads": 0}, ("threads=0", "whole number from 1")),
     ],
 )
 def test_search_parameters(index: Index, options: dict[str, Any], words: tuple[str, ...]) -> None:
+    refused(ParameterError, ValueError, words, lambda: index.search(TWO, **options))
+
+
+@pytest.mark.parametrize("options", [{"strategy": "subset"}, {"probes": 5}])
+def test_options_of_a_subset_structure_without_one(options: dict[str, Any]) -> None:
+    index = Index(dim=TWO.shape[1], subset=None)
+    index.add(TWO)
+    words = (next(iter(options)), "subset structure", "set_subset('cells')")
     refused(ParameterError, ValueError, words, lambda: index.search(TWO, **options))
