@@ -59,7 +59,7 @@ def trained(metric: Metric) -> Encoder:
 @cache
 def filled(metric: Metric) -> Index:
     """All of ``data`` under its row numbers; no test changes it."""
-    index = Index(DIM, metric=metric, encoder=trained(metric), keep_vectors=None)
+    index = Index(DIM, metric=metric, encoder=trained(metric), keep_vectors=None, subset=None)
     index.add(data())
     return index
 
@@ -154,6 +154,6 @@ def small(name: str, metric: Metric) -> tuple[Index, Encoder, Vectors]:
     kind, parameters = SMALL[name]
     vectors = clustered(SMALL_N, 14, SMALL_DIM)
     encoder = make_encoder(kind, **parameters).fit(prepared(vectors, metric))
-    index = Index(SMALL_DIM, metric=metric, encoder=encoder, keep_vectors=None)
+    index = Index(SMALL_DIM, metric=metric, encoder=encoder, keep_vectors=None, subset=None)
     index.add(vectors)
     return index, encoder, vectors

@@ -130,7 +130,7 @@ def test_rows_of_another_kind_hide_no_neighbours(kind: str, share: float) -> Non
     }
     instead = kinds[kind]
     vectors[others] = instead[others]
-    index = Index(DIM, encoder=trained("l2"), keep_vectors=None)
+    index = Index(DIM, encoder=trained("l2"), keep_vectors=None, subset=None)
     index.add(vectors)
     queries = queries_like("the data", 300)
     near = np.argpartition(exact(queries, vectors, "l2"), 10, axis=1)[:, :10]
@@ -141,7 +141,7 @@ def test_rows_of_another_kind_hide_no_neighbours(kind: str, share: float) -> Non
 
 def test_rows_in_the_order_of_a_dimension_lose_less_than_half_a_point() -> None:
     vectors = data()[np.argsort(data()[:, 0])]
-    index = Index(DIM, encoder=trained("l2"), keep_vectors=None)
+    index = Index(DIM, encoder=trained("l2"), keep_vectors=None, subset=None)
     index.add(vectors)
     queries = queries_like("the data", 400)
     near = np.argpartition(exact(queries, vectors, "l2"), 10, axis=1)[:, :10]
@@ -161,7 +161,7 @@ def test_a_query_so_far_away_that_rows_are_equally_far_gets_them_by_id() -> None
 @pytest.mark.parametrize("bits", [128, 256])
 def test_rows_longer_than_those_of_the_training_are_not_near(bits: int, times: float) -> None:
     vectors, queries = data()[:5000], queries_like("the data", 100)
-    index = Index(DIM, bits=bits, iterations=2, train_size=5000, keep_vectors=None)
+    index = Index(DIM, bits=bits, iterations=2, train_size=5000, keep_vectors=None, subset=None)
     index.add(vectors)
     assert index.is_trained
     longer = vectors[:20] * np.float32(times)
@@ -174,7 +174,7 @@ def test_rows_longer_than_those_of_the_training_are_not_near(bits: int, times: f
 def test_vectors_of_very_different_lengths() -> None:
     lengths = np.exp(0.6 * np.random.default_rng(21).standard_normal((12_000, 1)))
     vectors, queries = (data()[:12_000] * lengths).astype(np.float32), queries_like("the data", 100)
-    index = Index(DIM, bits=256, iterations=2, keep_vectors=None)
+    index = Index(DIM, bits=256, iterations=2, keep_vectors=None, subset=None)
     index.add(vectors)
     assert index.is_trained
     near = np.argpartition(exact(queries, vectors, "l2"), 10, axis=1)[:, :10]

@@ -61,7 +61,9 @@ def assert_nearest_of(
 def test_rerank_orders_by_the_vectors_that_are_kept(keep: Any, metric: Metric) -> None:
     n, dim, k = 3000, 24, 10
     vectors = clustered(n, 12, dim)
-    index = Index(dim, metric=metric, encoder="lsq", bits=40, iterations=2, keep_vectors=keep, train_size=1000)
+    index = Index(
+        dim, metric=metric, encoder="lsq", bits=40, iterations=2, keep_vectors=keep, subset=None, train_size=1000
+    )
     index.add(vectors)
     assert index.is_trained
     queries, kept = clustered(20, 13, dim), index.get(np.arange(n))
@@ -86,7 +88,7 @@ def test_rerank_orders_by_the_vectors_that_are_kept(keep: Any, metric: Metric) -
 
 
 def test_rerank_after_the_progressive_scan() -> None:
-    index = Index(DIM, encoder=trained("l2"), keep_vectors="float32")
+    index = Index(DIM, encoder=trained("l2"), keep_vectors="float32", subset=None)
     index.add(data())
     queries = queries_like("the data", 100)
     near = np.argpartition(exact(queries, data(), "l2"), 10, axis=1)[:, :10]
@@ -185,7 +187,7 @@ def test_codes_of_every_size_and_number_of_levels(levels: int, bits: int) -> Non
     assert encoder.code_size == -(-encoder.layout.code_bits // 8) <= -(-bits // 8)
     codes = encoder.encode(vectors)
     for metric in METRICS:
-        index = Index(dim, metric=metric, encoder=encoder, keep_vectors=None)
+        index = Index(dim, metric=metric, encoder=encoder, keep_vectors=None, subset=None)
         index.add(vectors)
         own = codes if metric != "cosine" else encoder.encode(unit(vectors))
         for distance in encoder.distances(metric):

@@ -77,7 +77,7 @@ def test_a_slice_of_a_batch(step: int, progressive: bool, metric: Metric) -> Non
 @pytest.mark.parametrize("metric", METRICS)
 def test_one_add_or_many(metric: Metric) -> None:
     index, rng, first = (
-        Index(DIM, metric=metric, encoder=trained(metric), keep_vectors=None),
+        Index(DIM, metric=metric, encoder=trained(metric), keep_vectors=None, subset=None),
         np.random.default_rng(8),
         0,
     )
@@ -93,7 +93,10 @@ def test_one_add_or_many(metric: Metric) -> None:
 
 
 def test_ids_of_both_kinds() -> None:
-    index, names = Index(DIM, encoder=trained("l2"), ids="str", keep_vectors=None), [f"{i:05}" for i in range(N)]
+    index, names = (
+        Index(DIM, encoder=trained("l2"), ids="str", keep_vectors=None, subset=None),
+        [f"{i:05}" for i in range(N)],
+    )
     index.add(data(), ids=names)
     queries = queries_like("the data", 50)
     same: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}), ({"progressive": False}, {"progressive": False})]
@@ -110,7 +113,7 @@ def test_ids_of_both_kinds() -> None:
 @pytest.fixture(scope="module", params=METRICS)
 def thinned(request: pytest.FixtureRequest) -> Iterator[tuple[Index, NDArray[np.int64]]]:
     """An index some of whose rows are deleted, here and there and a chunk of them, and the ids that are left."""
-    index = Index(DIM, metric=request.param, encoder=trained(request.param), keep_vectors=None)
+    index = Index(DIM, metric=request.param, encoder=trained(request.param), keep_vectors=None, subset=None)
     index.add(data())
     gone = np.unique(np.concatenate([np.random.default_rng(9).integers(0, N, 4000), np.arange(8000, 9500)]))
     assert index.delete(gone) == len(gone)
@@ -126,7 +129,7 @@ def test_deleted_rows_never_come(thinned: tuple[Index, NDArray[np.int64]]) -> No
     for options in kinds:
         assert not np.isin(index.search(queries, 10, **options).ids, gone).any()
     # As if they had never been.
-    fresh = Index(DIM, metric=index.metric, encoder=trained(index.metric), keep_vectors=None)
+    fresh = Index(DIM, metric=index.metric, encoder=trained(index.metric), keep_vectors=None, subset=None)
     fresh.add(data()[left], ids=left)
     assert_equal(index.search(queries, 10, progressive=False), fresh.search(queries, 10, progressive=False))
     assert shared(index.search(queries, 10), fresh.search(queries, 10)).mean() > 0.98
@@ -183,7 +186,7 @@ def test_an_answer_is_of_one_committed_state(where: str, tmp_path: Any) -> None:
     """Each commit puts five vectors at a place where there is nothing else and takes away the five before."""
     place, rounds = np.full(DIM, 3, np.float32), 60
     index = (
-        Index(DIM, encoder=trained("l2"), keep_vectors=None)
+        Index(DIM, encoder=trained("l2"), keep_vectors=None, subset=None)
         if where == "memory"
         else Index.create(tmp_path / "index.lsq", DIM, encoder=trained("l2"), keep_vectors=None)
     )

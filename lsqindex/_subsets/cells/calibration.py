@@ -39,7 +39,7 @@ _RECALLS = (0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 _WORK, _FEWEST, _MOST = 1 << 24, 32, 128
 
 #: The share of what may be missed that is missed by not visiting cells; and what stands for ``lost``.
-_BY_CELLS, _BY_CODES = 0.5, 1.5
+_BY_CELLS, _BY_CODES = 0.6, 2.0
 
 #: No reach is less than minus this: a number, where all neighbours are in no cell yet.
 _FARTHEST = 1e30
