@@ -245,7 +245,9 @@ static int64_t lsq_cells_until(const lsq_cells_plan *plan, const lsq_cells_work 
 static uint16_t lsq_cells_limit(const lsq_cells_plan *plan, const lsq_cells_work *work, lsq_line line, int64_t compared) {
     /* Estimates of codes are rounded distances of codes: nothing need be lost. */
     const double margin = plan->kept ? lsq_normal_quantile(plan->lost * (double)plan->k / (double)(compared + 1)) : 6;
-    return lsq_ceiling(line.slope > 0 ? (lsq_cells_kth(plan, work) + margin * line.around - line.start) / line.slope : INFINITY);
+    if (line.slope > 0) return lsq_ceiling((lsq_cells_kth(plan, work) + margin * line.around - line.start) / line.slope);
+    /* Estimates tell nothing; unless all rows are equal, and then only those of smaller estimates can be nearer. */
+    return line.around > 0 ? LSQ_LARGEST : lsq_ceiling(line.mean - 1);
 }
 
 /* ---- the search of one query ---------------------------------------------------------------------------------------- */

@@ -5,13 +5,13 @@
 #include <math.h>
 #include <stdint.h>
 
-/* y = start + slope * x, give or take `around`. */
-typedef struct { double start, slope, around; } lsq_line;
+/* y = start + slope * x, give or take `around`; the mean of x. */
+typedef struct { double start, slope, around, mean; } lsq_line;
 
-/* By least squares. Fewer than three points, or such above each other, have a slope of 0. */
+/* By least squares. Points above each other have a slope of 0. Fewer than three points tell nothing: `around` is infinite. */
 static lsq_line lsq_fit(const float *x, const float *y, int64_t n) {
     double mean_x = 0, mean_y = 0, xx = 0, xy = 0, rest = 0;
-    lsq_line line = {0, 0, 0};
+    lsq_line line = {0, 0, INFINITY, 0};
     if (n < 3) return line;
     for (int64_t i = 0; i < n; i++) mean_x += x[i], mean_y += y[i];
     mean_x /= (double)n, mean_y /= (double)n;
@@ -19,6 +19,7 @@ static lsq_line lsq_fit(const float *x, const float *y, int64_t n) {
         xx += (x[i] - mean_x) * (x[i] - mean_x);
         xy += (x[i] - mean_x) * (y[i] - mean_y);
     }
+    line.mean = mean_x;
     line.slope = xx > 0 ? xy / xx : 0;
     line.start = mean_y - line.slope * mean_x;
     for (int64_t i = 0; i < n; i++) {

@@ -110,7 +110,7 @@ def test_a_thousand_copies_of_a_vector_are_no_reason_to_go_deeper() -> None:
     index = Index(8, bits=16)
     index.add(np.ones((20_000, 8), np.float32))
     told = index.explain(np.zeros(8))
-    assert told.reranked == tuning.first_depth(10)
+    assert told.reranked <= tuning.first_depth(10)
     assert told.matches.ids.tolist() == list(range(10)) and (told.matches.distances == 8).all()
 
 

@@ -237,7 +237,7 @@ def plain(stored: dict[tuple[bytes, bytes], Any]) -> dict[tuple[bytes, bytes], A
     number = msgpack.unpackb(found[keys.META, keys.OPTIONS][1])["format"]
     for db, key in [place for place in found if place[0] == keys.META]:
         values = msgpack.unpackb(found[db, key][1])
-        for name in ("uuid", "distribution", "head", "next_head", "error", "now"):
+        for name in ("uuid", "distribution", "head", "next_head", "error", "now", "rule"):
             values.pop(name, None)
         if values.get("fitted"):
             free = {"distribution": None, "state": None, "version": None}

@@ -176,6 +176,7 @@ def test_probes_and_candidates_are_whole_numbers(name: str, value: Any) -> None:
 
 def test_what_only_a_multi_index_can_do_is_refused_without_one() -> None:
     with make("lsq") as index:
+        index.set_subset(None)
         index.add(random(20, 55))
         query = random(1, 56)
         without: list[tuple[How, str]] = [

@@ -86,8 +86,11 @@ def test_it_waits_for_training_and_refuses_what_has_no_codes() -> None:
     index.add(around(1, dim=8, seed=5))
     index.merge()
     assert index.stats()["cells"]["count"] == 4 and index.check() == []
-    with pytest.raises(ParameterError, match="cells are not available"):
-        index.reencode("flat")
+    index.reencode("flat")
+    assert index.subset == Cells(4) and index.stats()["cells"]["count"] == 0 and index.check() == []
+    index.reencode("itq", bits=8)
+    index.merge()
+    assert index.stats()["cells"]["count"] == 4 and index.check() == []
     with pytest.raises(ParameterError, match="cells are not available"):
         Index(dim=8, encoder="flat", subset="cells")
     for wrong in ("cell", 3, Cells):
