@@ -150,10 +150,10 @@ LSQ_INLINE float lsq_cells_kth(const lsq_cells_plan *plan, const lsq_cells_work 
     return work->best_count < plan->k || work->best[0] > plan->limit ? plan->limit : work->best[0];
 }
 
-/* Hits that were not compared yet, and whose sums are not above the limit, are taken; the others are forgotten. */
-static int lsq_cells_take(lsq_cells_work *work, uint16_t limit) {
+/* Hits that were not compared yet, and whose sums are not above the limit, are taken, up to `most`. */
+static int lsq_cells_take(lsq_cells_work *work, int32_t limit, int64_t most) {
     lsq_hits *hits = &work->hits;
-    for (int64_t i = 0; i < hits->count; i++) {
+    for (int64_t i = 0; i < hits->count && work->taken < most; i++) {
         if (hits->sums[i] > limit) continue;
         int new = lsq_seen_add(&work->seen, hits->rows[i]);
         if (new < 0 || (work->taken == work->room && !lsq_cells_room(work, 2 * work->room))) return LSQ_NO_MEMORY;
@@ -173,7 +173,8 @@ static int lsq_cells_first(const lsq_cells_plan *plan, lsq_cells_work *work) {
         memcpy(hits->work, hits->sums, (size_t)hits->count * sizeof(uint16_t));
         limit = lsq_kth_sum(hits->work, hits->count, depth);
     }
-    int ended = lsq_cells_take(work, limit);
+    /* Many may be equally far. */
+    int ended = lsq_cells_take(work, limit, 2 * depth);
     for (int i = 0; !ended && !plan->depth && i < work->sampled; i++) {
         int new = lsq_seen_add(&work->seen, work->sample_rows[i]);
         if (new < 0 || (work->taken == work->room && !lsq_cells_room(work, 2 * work->room))) return LSQ_NO_MEMORY;
@@ -241,13 +242,13 @@ static int64_t lsq_cells_until(const lsq_cells_plan *plan, const lsq_cells_work 
     return visited + LSQ_LOOK < work->ordered ? visited + LSQ_LOOK : work->ordered;
 }
 
-/* The largest sum of rows that are worth comparing. */
-static uint16_t lsq_cells_limit(const lsq_cells_plan *plan, const lsq_cells_work *work, lsq_line line, int64_t compared) {
+/* The largest sum of rows that are worth comparing; -1 where none are. */
+static int32_t lsq_cells_limit(const lsq_cells_plan *plan, const lsq_cells_work *work, lsq_line line, int64_t compared) {
     /* Estimates of codes are rounded distances of codes: nothing need be lost. */
     const double margin = plan->kept ? lsq_normal_quantile(plan->lost * (double)plan->k / (double)(compared + 1)) : 6;
     if (line.slope > 0) return lsq_ceiling((lsq_cells_kth(plan, work) + margin * line.around - line.start) / line.slope);
     /* Estimates tell nothing; unless all rows are equal, and then only those of smaller estimates can be nearer. */
-    return line.around > 0 ? LSQ_LARGEST : lsq_ceiling(line.mean - 1);
+    return line.around > 0 ? LSQ_LARGEST : (int32_t)line.mean - 1;
 }
 
 /* ---- the search of one query ---------------------------------------------------------------------------------------- */
@@ -276,21 +277,23 @@ static int lsq_cells_search(const lsq_cells_plan *plan, lsq_cells_work *work, co
     if ((ended = lsq_cells_compare(plan, work, visits))) return ended;
     const lsq_line line = lsq_fit(work->estimates, work->exact, first);
     if (!plan->depth) {
-        const uint16_t limit = lsq_cells_limit(plan, work, line, visits->compared);
+        const int32_t limit = lsq_cells_limit(plan, work, line, visits->compared);
         if (limit > hits->limit) { /* so many were not kept */
             const lsq_visits before = *visits;
             lsq_hits_again(hits, LSQ_ALL);
-            hits->limit = hits->ceiling = limit;
+            hits->limit = hits->ceiling = (uint16_t)limit;
             if ((ended = lsq_cells_visit(plan, work, 0, visited, visits)) || (ended = lsq_cells_fresh(plan, work, visits))) return ended;
             *visits = before;
         }
     }
     for (;;) {
+        int32_t limit = hits->limit;
         if (!plan->depth) {
-            hits->limit = hits->ceiling = lsq_cells_limit(plan, work, line, visits->compared);
+            limit = lsq_cells_limit(plan, work, line, visits->compared);
+            hits->limit = hits->ceiling = limit > 0 ? (uint16_t)limit : 0;
             hits->k = LSQ_ALL;
         }
-        if ((ended = lsq_cells_take(work, hits->limit)) || (ended = lsq_cells_compare(plan, work, visits))) return ended;
+        if ((ended = lsq_cells_take(work, limit, INT64_MAX)) || (ended = lsq_cells_compare(plan, work, visits))) return ended;
         if (!plan->depth) hits->count = 0;
         if (visited == work->ordered) {
             if (visited == plan->cells.count) break;

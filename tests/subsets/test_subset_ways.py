@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lsqindex import Index, MultiIndex
+from lsqindex import Cells, Index, MultiIndex
 from lsqindex.errors import NotHashingWarning, ParameterError
 
 from .paper import DIM, How, Plain, Vectors, answers, assert_same, code_distances, fitted, make, random
@@ -302,4 +302,4 @@ def test_that_warning_made_an_error_changes_nothing(tmp_path: Path) -> None:
     with make("lsq") as index:
         with pytest.raises(NotHashingWarning):
             index.set_subset("multi-index")
-        assert index.subset is None
+        assert index.subset == Cells()
