@@ -197,7 +197,10 @@ def test_dimensions_that_were_given(make: Make) -> None:
     assert other.count_documents() == 2
 
 
-@pytest.mark.parametrize("options", [{"encoder": "pq", "bits": 32}, {"encoder": "flat"}, {"subset": "multi-index"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"encoder": "pq", "bits": 32}, {"encoder": "flat"}, {"encoder": "lsh", "bits": 32, "subset": "multi-index"}],
+)
 def test_options_wait_for_dimensions(make: Make, options: dict[str, Any]) -> None:
     store = make(**options)
     store.write_documents([Document(content="without")])
