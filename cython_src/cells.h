@@ -244,6 +244,7 @@ static int64_t lsq_cells_until(const lsq_cells_plan *plan, const lsq_cells_work 
 
 /* The largest sum of rows that are worth comparing; -1 where none are. */
 static int32_t lsq_cells_limit(const lsq_cells_plan *plan, const lsq_cells_work *work, lsq_line line, int64_t compared) {
+    if (work->best_count < plan->k) return LSQ_LARGEST;
     /* Estimates of codes are rounded distances of codes: nothing need be lost. */
     const double margin = plan->kept ? lsq_normal_quantile(plan->lost * (double)plan->k / (double)(compared + 1)) : 6;
     if (line.slope > 0) return lsq_ceiling((lsq_cells_kth(plan, work) + margin * line.around - line.start) / line.slope);

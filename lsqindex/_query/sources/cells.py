@@ -49,7 +49,11 @@ class Cells:
         allowed: NDArray[np.uint8] | None = None,
     ) -> None:
         """``allowed`` has a bit for each row that may be found; None: all of them."""
-        coder, kept = snapshot.coder, snapshot.kept
+        coder = snapshot.coder
+        # What rows are compared with; without, the distances of their codes decide.
+        kept = None if query.rerank == 0 else snapshot.kept
+        # There may be fewer rows than are wanted, or to be compared.
+        k = max(1, min(plan.k, plan.total))
         self._linear = coder.encoder._linear_tables(coder.metric, plan.distance)
         self._fresh = snapshot.state.rows - found.listed
         #: About how many comparisons of a scan one query costs.
@@ -67,11 +71,11 @@ class Cells:
             snapshot.metric.number,
             snapshot.ids,
             snapshot.options.ids == "str",
-            plan.k,
+            k,
             plan.limit,
-            rule_for(found.rule, plan.k, query.recall),
+            rule_for(found.rule, k, query.recall),
             query.probes or 0,
-            query.rerank or 0,
+            min(query.rerank or 0, plan.total),
             allowed,
         )
 

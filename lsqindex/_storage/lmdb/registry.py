@@ -7,7 +7,7 @@ import threading
 import weakref
 
 from ..._compiled.gate import Pass
-from ...errors import IndexMissingError, LinkedError
+from ...errors import BusyError, IndexMissingError, LinkedError
 from .env import Env
 
 #: Environments by the real paths of their files.
@@ -52,21 +52,30 @@ def make_env(path: str, *, sync: bool, memory: bool = False, private: bool = Fal
 
 
 def close_env(env: Env, lease: Lease | None = None) -> None:
-    """One user less; the last one closes the file. Closing again, or from several threads at once, is no error."""
+    """One user less; the last one closes the file. Closing again, or from several threads at once, is no error.
+
+    Files that an interrupt left open while they were being opened, so that nobody uses them, are closed with it.
+    """
     if lease is not None:
         lease.leave()
-    if env.users.inside:
-        return
-    # Not under the registry's lock: whoever is inside the gate may need that to get out.
-    with env.gate.alone():
-        with lock:
-            if env.users.inside:  # somebody opened it meanwhile
-                return
-            env.closed = True  # from here on nobody will: see open_env
-        env.close_file()
-        with lock:
-            if by_path.get(env.path) is env:
-                del by_path[env.path]
+    for one in (env, *list(by_path.values())):
+        # Not under the registry's lock: whoever is inside the gate may need that to get out.
+        with Pass(one.gate) as place:
+            try:
+                if one.users.inside or not place.alone(None if one is env else 0):
+                    continue
+            except BusyError:  # this thread still reads it
+                if lease is not None and one is env:
+                    lease.enter()
+                raise
+            with lock:
+                if one.users.inside:  # somebody opened it meanwhile
+                    continue
+                one.closed = True  # from here on nobody will: see open_env
+            one.close_file()
+            with lock:
+                if by_path.get(one.path) is one:
+                    del by_path[one.path]
 
 
 def _check_other_names(path: str) -> None:
