@@ -10,6 +10,7 @@
 # make bench-defaults   recall with no option set
 # make bench-storage    opening, adding, file size and memory of the index; half an hour
 # make bench-subset     the multi-index: the paper's finding, beside the scan and FAISS; half an hour
+# make bench-cells      cells with no option set: recall, time, size, changes; half an hour (cells --million: more)
 # make bench-scan       queries per second beside FAISS, threads, growth, gigabytes per second; ten minutes
 # make bench-paper      every experiment of the paper's section 4
 # make bench-peers      beside FAISS, USearch, hnswlib, ScaNN, sqlite-vec and LanceDB
@@ -24,7 +25,8 @@ HOSTS = $(VENV)-hosts
 SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.pxd cython_src/*.h)
 
 .PHONY: demo docs test test-bench test-hosts test-long lint sanitize emulate dist clean \
-  bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts bench-micro bench-flow
+  bench-cells bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts \
+  bench-micro bench-flow
 
 # The package from this checkout, with what the demo needs.
 $(VENV)/.installed: $(SOURCES)
@@ -83,7 +85,7 @@ sanitize:
 emulate:
 	bash tests/emulate/run
 
-bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers: bench-%: \
+bench-cells bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers: bench-%: \
   $(VENV)/.installed $(VENV)/.installed-peers
 	$(PY) -m bench $*
 

@@ -20,6 +20,7 @@ BENCHMARKS = {
     "defaults": "recall of an index with no option set, for several kinds of queries",
     "storage": "opening, adding, file size and memory of the persistent index",
     "subset": "the multi-index: the paper's finding, queries per second beside the scan and FAISS, growth, size",
+    "cells": "with no option set: recall and time for all kinds of queries, filters, growth, size, building, changes",
     "scan": "queries per second of the scan beside FAISS, threads, growth and gigabytes per second",
     "paper": "every experiment of the paper's section 4, and what of its claims holds",
     "peers": "recall, queries per second, size, opening and changes, beside FAISS and other libraries and databases",

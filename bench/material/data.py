@@ -31,6 +31,9 @@ HELD_OUT = os.environ.get("LSQINDEX_QUERIES") == "held-out"
 _QUERY_ROWS = slice(QUERIES, 2 * QUERIES) if HELD_OUT else slice(QUERIES)
 LEARN = 40_000
 TRUE_NEIGHBOURS = 100
+#: Vectors made from others come in blocks of so many.
+MIXED_ROWS = 10_000
+_MILLION = 1_000_000
 _BLOCK = 4096
 
 
@@ -165,6 +168,13 @@ def _minilm_wordnet(seed: int, learn: int) -> Dataset:
     return _learning_from_base("minilm-wordnet", "cosine", base, rest[_QUERY_ROWS], None, seed, learn)
 
 
+def _minilm_wordnet_1m(seed: int, learn: int) -> Dataset:
+    """A million made from MiniLM-WordNet's; its queries are that one's own."""
+    source = _minilm_wordnet(seed, learn)
+    base = np.concatenate([mixture(source.base, 0, block) for block in range(_MILLION // MIXED_ROWS)])
+    return _learning_from_base("minilm-wordnet-1m", "cosine", base, source.queries, None, seed, learn)
+
+
 def _cifar_10(seed: int, learn: int) -> Dataset:
     """The paper's protocol: 20,000 to learn from, 500 queries, the rest is base; centred, unit length."""
     del learn
@@ -207,6 +217,14 @@ def _sample(count: int, seed: int, size: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(seed).choice(count, size, replace=False))
 
 
+def mixture(base: Vectors, stream: int, block: int) -> Vectors:
+    """A block of unit vectors w·a + (1 − w)·b, of two random vectors and a random weight w in [0, 1) each."""
+    rng = np.random.default_rng([SEED, stream, block])
+    left, right = (base[rng.integers(0, len(base), MIXED_ROWS)] for _ in range(2))
+    weights = rng.random((MIXED_ROWS, 1), np.float32)
+    return normalized(np.asarray(weights * left + (1 - weights) * right, np.float32))
+
+
 def normalized(vectors: Vectors) -> Vectors:
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))[:, None]
     return (vectors / np.where(lengths > 0, lengths, 1).astype(np.float32)).astype(np.float32, copy=False)
@@ -230,6 +248,9 @@ _SOURCES = {
     ),
     "minilm-wordnet": _Source(
         _minilm_wordnet, (_MINILM_FILE,), origin="MiniLM embeddings of WordNet glosses, float16, 117,033 x 384"
+    ),
+    "minilm-wordnet-1m": _Source(
+        _minilm_wordnet_1m, (_MINILM_FILE,), origin="made from MiniLM embeddings of WordNet glosses"
     ),
     "cifar-10": _Source(_cifar_10, _CIFAR_FILES, origin="CIFAR-10, binary version"),
     "gist1m": _Source(_in_files("gist1m", "gist/gist_base.fvecs"), _GIST_FILES, origin="GIST1M, the publisher's files"),

@@ -20,12 +20,10 @@ from lsqindex.encoders import Encoder, from_bytes, make_encoder, to_bytes
 from lsqindex.encoders.base import Codes, Metric
 
 from . import data
-from .data import HELD_OUT, LEARN, SEED, TRUE_NEIGHBOURS, Vectors, normalized
+from .data import HELD_OUT, LEARN, MIXED_ROWS, SEED, TRUE_NEIGHBOURS, Vectors, mixture, normalized
 from .faiss_systems import FaissIndex
 from .filled import fingerprint, remove
 from .nearest import nearest
-
-_BLOCK = 10_000
 
 
 @dataclass(frozen=True)
@@ -68,14 +66,14 @@ class Collection:
         if not self.mixed:
             return self._as_searched(data.load(self.source).learn)
         size = min(LEARN, self.mixed)
-        return np.concatenate([self._mixture(1, i) for i in range(-(-size // _BLOCK))])[:size]
+        return np.concatenate([self._mixture(1, i) for i in range(-(-size // MIXED_ROWS))])[:size]
 
     def blocks(self, rows: int | None = None) -> Iterator[Vectors]:
         """The first ``rows`` vectors, or all, block after block; those of a smaller number begin those of a larger."""
         count = self.size if rows is None else rows
-        for first in range(0, count, _BLOCK):
-            size = min(_BLOCK, count - first)
-            yield self._mixture(0, first // _BLOCK)[:size] if self.mixed else self._base[first : first + size]
+        for first in range(0, count, MIXED_ROWS):
+            size = min(MIXED_ROWS, count - first)
+            yield self._mixture(0, first // MIXED_ROWS)[:size] if self.mixed else self._base[first : first + size]
 
     def _as_searched(self, vectors: Vectors) -> Vectors:
         return normalized(vectors) if self.unit else vectors
@@ -91,17 +89,16 @@ class Collection:
         return [np.flatnonzero(labels == label) for label in np.unique(labels)]
 
     def _mixture(self, stream: int, block: int) -> Vectors:
-        rng = np.random.default_rng([SEED, stream, block])
         if self.unit:
-            left, right = (self._base[rng.integers(0, len(self._base), _BLOCK)] for _ in range(2))
-        else:
-            chosen = rng.integers(0, len(self._classes), _BLOCK)
-            sizes = np.array([len(own) for own in self._classes])
-            pairs = (rng.random((2, _BLOCK)) * sizes[chosen]).astype(np.intp)
-            firsts = np.cumsum(sizes) - sizes
-            left, right = self._base[np.concatenate(self._classes)[firsts[chosen] + pairs]]
-        weights = rng.random((_BLOCK, 1), np.float32)
-        return self._as_searched(np.asarray(weights * left + (1 - weights) * right, np.float32))
+            return mixture(self._base, stream, block)
+        rng = np.random.default_rng([SEED, stream, block])
+        chosen = rng.integers(0, len(self._classes), MIXED_ROWS)
+        sizes = np.array([len(own) for own in self._classes])
+        pairs = (rng.random((2, MIXED_ROWS)) * sizes[chosen]).astype(np.intp)
+        firsts = np.cumsum(sizes) - sizes
+        left, right = self._base[np.concatenate(self._classes)[firsts[chosen] + pairs]]
+        weights = rng.random((MIXED_ROWS, 1), np.float32)
+        return np.asarray(weights * left + (1 - weights) * right, np.float32)
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,9 @@ def test_help_is_there_with_extras_and_without(extras: bool) -> None:
         command = [sys.executable, "-c", program, *arguments, "--help"]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
-    names = ("encoders", "storage", "scan", "subset", "paper", "peers", "hosts", "pages", "figure")
+    names = ("encoders", "storage", "cells", "scan", "subset", "paper", "peers", "hosts", "pages", "figure")
     assert all(f"    {name}" in helped() for name in names)
-    for name in ("storage", "scan", "subset"):
+    for name in ("storage", "cells", "scan", "subset"):
         assert "--work" in helped(name) and "--quick" in helped(name)
     assert "--work" not in helped("encoders")
 
@@ -412,3 +412,33 @@ def test_the_plain_reading_of_the_paper_notices_wrong_answers() -> None:
     assert not scores.as_in_the_paper(*arguments, ids[::-1], missing[::-1])
     assert not scores.as_in_the_paper(*arguments, ids, missing + 1)
     assert not scores.as_in_the_paper(*arguments, np.full(5, ids[0]), missing)
+
+
+# -- cells ----------------------------------------------------------------------------------------
+
+
+def test_the_quick_cells_benchmark_measures_every_section_and_its_bars_can_be_missed(tmp_path: Path) -> None:
+    def cells(*options: str) -> str:
+        command = [sys.executable, "-m", "bench", "cells", "--quick", "--out", str(tmp_path), *options]
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    cells()
+    path = tmp_path / "cells-quick.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    by_section: dict[str, list[dict[str, Any]]] = {}
+    for row in record["rows"]:
+        by_section.setdefault(row["section"], []).append(row["values"])
+    assert set(by_section) == {"defaults", "queries", "filters", "growth", "built", "changed", "adding"}
+    # All of this is deterministic but the times.
+    assert all(values["recall10@10"] >= 0.93 for values in by_section["queries"])
+    assert all(values["returned"] == 10 for values in by_section["filters"])
+    assert by_section["adding"][0]["found"] == 1
+    for row in record["rows"]:
+        for name in {"recall10@10", "found"} & row["values"].keys():
+            row["values"][name] = 0.9
+    path.write_text(json.dumps(record), encoding="utf-8")
+    bars = [line.split("|") for line in cells().rpartition("## Bars")[2].splitlines() if "|" in line][2:]
+    missed = {line[1].strip().partition(",")[0] for line in bars if line[4].strip() == "no"}
+    assert {"recall10@10", "added vectors that are found"} <= missed
