@@ -121,14 +121,29 @@ def filtered(plan: Plan, snapshot: Snapshot, store: Store, query: Query, selecti
     """``plan``, which is for all rows, for those that a filter leaves."""
     total = min(plan.total, len(selection.rows))
     k = total if query.k is None else query.k
-    few = total * tuning.SCAN_SHARE < plan.total
+    few, by_cells = _are_few(plan, snapshot, total), _visits_cells(plan, snapshot)
     if few and plan.tables is not None and query.strategy != "scan" and query.distance != "score":
         plan = plan._replace(strategy="scan", why="the filter leaves few rows: their codes alone are scanned")
         deepen = _deepens(snapshot, query)
         plan = plan._replace(depth=plan.depth._replace(deepen=deepen))
     wide = max(1, min(plan.depth.wide if query.k is not None else total, plan.total))
     plan = plan._replace(total=total, k=k, depth=plan.depth._replace(wide=wide))
+    if by_cells and total:
+        return _with_cells(plan, snapshot, store, query, selection, few=few)
     return _with_source(plan, snapshot, store, query, selection, few=few)
+
+
+def _visits_cells(plan: Plan, snapshot: Snapshot) -> bool:
+    return plan.strategy == "subset" and isinstance(snapshot.subset, CellsStructure)
+
+
+def _are_few(plan: Plan, snapshot: Snapshot, total: int) -> bool:
+    """Whether the ``total`` rows of a filter are so few that it pays to copy their codes together."""
+    if not _visits_cells(plan, snapshot):
+        return total * tuning.SCAN_SHARE < plan.total
+    # Where a filter leaves a share of the rows, about as many times more cells are visited.
+    visited = tuning.VISITED * plan.total / snapshot.state.cells
+    return total < math.sqrt(visited * plan.total)
 
 
 def _is_exact(snapshot: Snapshot, query: Query) -> bool:
@@ -234,11 +249,8 @@ def _with_source(
         return plan._replace(source=Exact(snapshot, store, allowed=bits, total=total))
     if not plan.total:
         return plan
-    if plan.strategy == "subset" and isinstance(snapshot.subset, CellsStructure):
-        found = snapshot.subset.find(store)
-        assert found is not None
-        cells = Cells(snapshot, store, found, query, plan, bits)
-        return plan._replace(source=cells, answer=cells.answer)
+    if _visits_cells(plan, snapshot):
+        return _with_cells(plan, snapshot, store, query, selection)
     if few and plan.strategy == "scan" and selection is not None:
         scan = scan_of_few(snapshot, store, selection.rows, plan.distance)
     else:
@@ -251,6 +263,16 @@ def _with_source(
         return plan._replace(source=scan)
     scan.prepare(snapshot, plan.k, plan.limit, plan.code_limit, plan.depth)
     return plan._replace(source=scan, answer=scan.answer)
+
+
+def _with_cells(
+    plan: Plan, snapshot: Snapshot, store: Store, query: Query, selection: Selection | None, *, few: bool = False
+) -> Plan:
+    assert isinstance(snapshot.subset, CellsStructure)
+    found = snapshot.subset.find(store)
+    assert found is not None
+    cells = Cells(snapshot, store, found, query, plan, selection, few=few)
+    return plan._replace(source=cells, answer=cells.answer)
 
 
 class _Nothing:

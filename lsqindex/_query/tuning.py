@@ -14,6 +14,10 @@ AUTO_ROWS = 1 << 19
 #: codes of these rows are copied together.
 SCAN_SHARE = 16
 
+#: A search of cells reads about as many rows as so many cells of a mean size would hold, were each row in one. Where a
+#: filter leaves a share of the rows, it reads more in that proportion, and at some share copying the codes pays.
+VISITED = 32
+
 # -- the multi-index: python -m bench subset ----------------------------------------------------------
 
 #: Without ``probes``: so many for each table. Without ``candidates``: so many times what is asked for, and at least

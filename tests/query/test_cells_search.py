@@ -130,11 +130,15 @@ def test_deleted_rows_are_never_found_and_fresh_ones_always() -> None:
     np.testing.assert_allclose(fresh.distances[:, 0], 0, atol=1e-3)
 
 
-@pytest.mark.parametrize("kept", [0.5, 0.1, 0.01])
-def test_a_filter_leaves_the_recall_and_gives_k_results(kept: float) -> None:
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("kept", [0.95, 0.5, 0.1, 0.01])
+def test_a_filter_leaves_the_recall_and_gives_k_results(kept: float, alike: bool) -> None:
     rows, queries = digits()
     index = Index(dim=64, encoder="lsq", bits=64, subset=Cells(count=40), fields=["group"]).train(rows)
     group = np.random.default_rng(2).random(len(rows)) < kept
+    if alike:
+        apart = np.square(rows - rows[0]).sum(axis=1)
+        group = apart <= np.quantile(apart, kept)
     index.add(rows, payloads=[{"group": bool(own)} for own in group])
     index.merge()
     found = index.search(queries, k=10, filter={"group": True})
@@ -142,6 +146,10 @@ def test_a_filter_leaves_the_recall_and_gives_k_results(kept: float) -> None:
     wanted = allowed[neighbours("l2", rows[allowed], queries, 10)]
     assert (found.ids >= 0).all() and group[found.ids].all()
     assert share(found.ids, wanted) >= 0.95
+    # Many rows are found in cells, few are copied together.
+    told = index.explain(queries, k=10, filter={"group": True})
+    assert (told.strategy, told.probes > 0) == (("subset", True) if kept == 0.95 else ("scan", False))
+    np.testing.assert_array_equal(told.matches.ids, found.ids)
 
 
 def test_string_ids() -> None:

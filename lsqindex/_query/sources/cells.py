@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._compiled import cells as _cells
 from ..._storage.format.columns import CHUNK_ROWS
@@ -18,7 +17,7 @@ from ..._storage.format.records import REMEDY
 from ..._storage.store import Store
 from ..._subsets.cells.calibration import rule_for
 from ..._subsets.cells.found import Cells as Found
-from ..._subsets.cells.kernel import kernel_cells
+from ..._subsets.cells.kernel import kernel_cells, one_cell
 from ..._subsets.cells.vectors import stored_chunks
 from ..._threads.pool import in_parallel
 from ...errors import DamagedError
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from ..plan import Plan
     from ..query import Query
     from ..search import Search
+    from ..select import Selection
     from ..snapshot import Snapshot
 
 
@@ -46,23 +46,33 @@ class Cells:
         found: Found,
         query: Query,
         plan: Plan,
-        allowed: NDArray[np.uint8] | None = None,
+        selection: Selection | None = None,
+        *,
+        few: bool = False,
     ) -> None:
-        """``allowed`` has a bit for each row that may be found; None: all of them."""
-        coder = snapshot.coder
+        """``selection``: the rows that may be found; ``few`` of them are copied into one cell, and that is searched."""
+        coder, state = snapshot.coder, snapshot.state
+        self._few = few
+        if selection is not None and few:
+            # The record is kept as long as its address is used.
+            cells, self._record = one_cell(selection.rows, store.codes().gather(selection.rows), coder.dim, state)
+            allowed, listed = None, state.rows
+        else:
+            cells = kernel_cells(store.source, found, coder)
+            allowed, listed = None if selection is None else selection.bits, found.listed
         # What rows are compared with; without, the distances of their codes decide.
         kept = None if query.rerank == 0 else snapshot.kept
         # There may be fewer rows than are wanted, or to be compared.
         k = max(1, min(plan.k, plan.total))
         self._linear = coder.encoder._linear_tables(coder.metric, plan.distance)
-        self._fresh = snapshot.state.rows - found.listed
+        self._fresh = state.rows - listed
         #: About how many comparisons of a scan one query costs.
-        self.cost = int(found.counts.sum() // max(1, len(found.counts))) * 32 + self._fresh
+        self.cost = int(cells.counts.sum() // max(1, len(cells.counts))) * (1 if few else 32) + self._fresh
         self._prepared = _cells.Prepared(
-            kernel_cells(store.source, found, coder),
+            cells,
             snapshot.codes(store),
             coder.layout.by_nibbles(plan.distance),
-            found.listed,
+            listed,
             stored_chunks(store.source, store.codes()),
             CHUNK_ROWS,
             self._linear,
@@ -74,7 +84,7 @@ class Cells:
             k,
             plan.limit,
             rule_for(found.rule, k, query.recall),
-            query.probes or 0,
+            0 if few else query.probes or 0,
             min(query.rerank or 0, plan.total),
             allowed,
         )
@@ -107,7 +117,7 @@ class Cells:
         trace = search.trace
         for own in done:
             cells, rows, compared = own.figures.sum(axis=0).tolist()
-            trace.probes += cells
+            trace.probes += 0 if self._few else cells
             trace.rows += rows
             trace.reranked += compared
             trace.expected_misses += float(own.expected.sum())

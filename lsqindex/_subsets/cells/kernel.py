@@ -7,8 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._compiled import assign as _assign
+from ..._compiled import records as _records
 from ..._storage.format import keys, records
-from ..._storage.format.columns import Bytes, to_blocks
+from ..._storage.format.columns import Bytes, RowNumbers, to_blocks
+from ..._storage.format.meta import State
 from ..._storage.lmdb.known import Slot
 from ..._storage.lmdb.reader import Reader
 from ..._storage.lmdb.writer import Writer
@@ -70,6 +73,22 @@ def kernel_cells(source: Reader | Writer, found: Cells, coder: Coder) -> KernelC
     if source.clean:
         source.env.known.keep(_KERNEL, _Known(found.addresses, kernel))
     return kernel
+
+
+def one_cell(rows: RowNumbers, codes: Bytes, dim: int, state: State) -> tuple[KernelCells, bytes]:
+    """A cell of these rows alone, in memory, and the record that it is in."""
+    count = np.array([len(rows)], np.int64)
+    (record,) = _assign.pack(records.CELL, np.zeros(1, np.uint32), count, rows, codes, state.head, state.generation)
+    address = _records.places([record])[0] + np.uint64(records.HEADER_SIZE)
+    kernel = KernelCells(
+        np.array([[len(rows), 0]], np.uint32),
+        np.array([[address[0], 0]], np.uint64),
+        np.zeros((1, 2 * dim), np.uint8),
+        to_blocks(np.zeros((1, state.code_size), np.uint8), state.head),
+        np.ones(1, np.float32),
+        np.ones(1, np.float32),
+    )
+    return kernel, record
 
 
 def store_codes(writer: Writer, found: Cells, coder: Coder) -> None:
