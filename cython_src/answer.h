@@ -91,7 +91,7 @@ static int lsq_answer_from(lsq_answer *answer, const lsq_ids *ids, const lsq_nea
 }
 
 /* The k nearest of `count` rows, none farther than `limit`. */
-static int lsq_answer_of(lsq_answer *answer, const lsq_ids *ids, const uint32_t *rows, const float *distances, int64_t count,
+static inline int lsq_answer_of(lsq_answer *answer, const lsq_ids *ids, const uint32_t *rows, const float *distances, int64_t count,
                          int64_t k, float limit) {
     lsq_nearest nearest;
     const int64_t most = k < count ? k : count > 0 ? count : 1;

@@ -43,7 +43,6 @@
 #include "distances.h"
 #include "line.h"
 #include "rerank.h"
-#include "scan.h"
 
 /* ---- scanning ------------------------------------------------------------------------------------------------------- */
 
@@ -53,49 +52,89 @@ LSQ_INLINE int lsq_cells_may(const lsq_cells_plan *plan, uint32_t row) {
     return chunk < plan->chunks && plan->there[chunk] && lsq_may(&plan->codes.filter, row);
 }
 
-/* Rows of a record whose sums are not above the limit, from row `skip` of the record on. `rows`: their numbers, where they
- * are entries of a cell; NULL where they follow each other from `start` on. */
-static int lsq_cells_scan(const lsq_cells_plan *plan, lsq_cells_work *work, const uint8_t *payload, int64_t count,
-                          const uint8_t *rows, uint32_t start, int64_t skip) {
-    const int64_t blocks = (count + 31) / 32;
-    lsq_hits *hits = &work->hits;
-    uint16_t sums[LSQ_RUN * LSQ_BLOCK_ROWS];
-    uint32_t masks[LSQ_RUN];
-    for (int64_t at = skip / 32; at < blocks;) {
-        /* Limits are as of the beginning of a run: short ones until there are some. */
-        int64_t some = hits->limit == LSQ_LARGEST ? 2 : LSQ_RUN;
-        if (some > blocks - at) some = blocks - at;
-        lsq_cells_sums(plan, work, lsq_block_in(payload, plan->codes.width, plan->codes.head, (uint64_t)at), some, hits->limit,
-                       sums, masks);
-        if ((at + some) * 32 > count) masks[some - 1] &= (1u << (count & 31)) - 1;
-        if (at * 32 < skip) masks[0] &= ~0u << (skip & 31);
-        for (int64_t b = 0; b < some; b++)
-            for (uint32_t mask = masks[b]; mask; mask &= mask - 1) {
-                const int lane = LSQ_LOWEST(mask);
-                const int64_t entry = (at + b) * 32 + lane;
-                const uint32_t row = rows ? lsq_load32(rows + 4 * entry) : start + (uint32_t)entry;
-                const int may = rows ? lsq_cells_may(plan, row) : lsq_may(&plan->codes.filter, row);
-                if (may && !lsq_hit(hits, row, lsq_cells_sum(sums + b * 32, lane)))
-                    return LSQ_NO_MEMORY;
-            }
-        at += some;
-        for (; work->sampled < LSQ_SAMPLED && work->sampled < hits->count; work->sampled++) {
-            work->sample_rows[work->sampled] = hits->rows[work->sampled];
-            work->sample_sums[work->sampled] = hits->sums[work->sampled];
-        }
-    }
+/* A row that is to be compared, unless it was met before. Its vector is asked for: it is anywhere in the file. */
+LSQ_INLINE int lsq_cells_take(const lsq_cells_plan *plan, lsq_cells_work *work, uint32_t row, uint16_t sum) {
+    const int new = lsq_seen_add(&work->seen, row);
+    if (new <= 0) return new;
+    if (work->taken == work->room && !lsq_cells_room(work, 2 * work->room)) return -1;
+    work->rows[work->taken] = row;
+    work->estimates[work->taken++] = sum;
+    if (plan->kept) lsq_prefetch_row(&plan->kept->column, plan->row_size, row);
+    return 1;
+}
+
+/* Sums of the entries of a record from block `first` on, into the work space from `at` on; and masks of those that are not
+ * above the limit. How many there are, those that fill up the last block included; -1 without memory. */
+static int64_t lsq_cells_read(const lsq_cells_plan *plan, lsq_cells_work *work, const uint8_t *payload, int64_t count,
+                              int64_t first, int64_t at, uint16_t limit) {
+    const int64_t blocks = (count + 31) / 32 - first;
+    if (at + 32 * blocks > work->entry_room && !lsq_entry_room(work, 2 * (at + 32 * blocks))) return -1;
+    uint32_t *masks = work->entry_masks + at / 32;
+    lsq_cells_sums(plan, work, lsq_block_in(payload, plan->codes.width, plan->codes.head, (uint64_t)first), blocks, limit,
+                   work->entry_sums + at, masks);
+    if (count & 31) masks[blocks - 1] &= (1u << (count & 31)) - 1;
+    return 32 * blocks;
+}
+
+/* The entries of a record beside those that were read before. `rows`: the rows of its entries; NULL where they follow each
+ * other from `start` on. Those before entry `skip`, and those that may not be found, have no sum. */
+static int lsq_cells_collect(const lsq_cells_plan *plan, lsq_cells_work *work, const uint8_t *payload, int64_t count,
+                             const uint8_t *rows, uint32_t start, int64_t skip) {
+    const int64_t first = skip / 32, at = work->entries, read = lsq_cells_read(plan, work, payload, count, first, at, 0);
+    if (read < 0) return LSQ_NO_MEMORY;
+    uint32_t *own = work->entry_rows + at;
+    uint16_t *sums = work->entry_sums + at;
+    for (int64_t i = 0; i < read; i++) own[i] = rows ? lsq_load32(rows + 4 * (32 * first + i)) : start + (uint32_t)(32 * first + i);
+    for (int64_t i = 0; i < skip - 32 * first; i++) sums[lsq_sum_place(i)] = LSQ_LARGEST;
+    for (int64_t i = count - 32 * first; i < read; i++) sums[lsq_sum_place(i)] = LSQ_LARGEST;
+    for (int64_t i = 0; !plan->all && i < count - 32 * first; i++)
+        if (!(rows ? lsq_cells_may(plan, own[i]) : lsq_may(&plan->codes.filter, own[i]))) sums[lsq_sum_place(i)] = LSQ_LARGEST;
+    work->entries += read;
     return LSQ_FINE;
 }
 
 LSQ_INLINE void lsq_cells_prefetch(const lsq_cells_plan *plan, int64_t cell) {
     const uint8_t *payload = (const uint8_t *)(uintptr_t)plan->cells.addresses[2 * cell];
-    int64_t size = plan->cells.sizes[2 * cell] * plan->codes.width;
+    int64_t size = plan->cells.sizes[2 * cell] * (plan->codes.width + 4);
     if (size > LSQ_AHEAD) size = LSQ_AHEAD;
     for (int64_t at = -LSQ_HEADER; size && at < size; at += LSQ_LINE) LSQ_PREFETCH(payload + at);
 }
 
-/* Scan the cells in order from `first` to `last`. */
-static int lsq_cells_visit(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t first, int64_t last, lsq_visits *visits) {
+/* The rows of a record's entries: they follow the codes, whose last block is full. */
+LSQ_INLINE const uint8_t *lsq_cells_rows(const lsq_cells_plan *plan, const uint8_t *payload, int64_t count) {
+    return payload + plan->codes.width * ((count + 31) / 32 * 32);
+}
+
+/* Collect the entries of the first `cells` cells in order, and the rows that are in no cell. */
+static int lsq_cells_begin(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t cells, lsq_visits *visits) {
+    const lsq_column *column = &plan->codes.column;
+    int ended = LSQ_FINE;
+    work->entries = 0;
+    for (int64_t i = 0; i < cells; i++) {
+        const int64_t cell = work->order[i].cell;
+        if (i + 1 < work->ordered) lsq_cells_prefetch(plan, work->order[i + 1].cell);
+        for (int64_t part = 2 * cell; part < 2 * cell + 2 && !ended; part++) {
+            const uint8_t *payload = (const uint8_t *)(uintptr_t)plan->cells.addresses[part];
+            const int64_t count = plan->cells.sizes[part];
+            if (count) ended = lsq_cells_collect(plan, work, payload, count, lsq_cells_rows(plan, payload, count), 0, 0);
+            visits->rows += count;
+        }
+        visits->cells++;
+    }
+    for (int64_t i = column->records - 1; i >= 0 && !ended; i--) {
+        const uint32_t start = column->starts[i], count = column->counts[i];
+        if (start + count <= plan->fresh) break;
+        const int64_t skip = start < plan->fresh ? plan->fresh - start : 0;
+        visits->rows += count - skip;
+        ended = lsq_cells_collect(plan, work, lsq_payload(column, i), count, NULL, start, skip);
+    }
+    return ended;
+}
+
+/* Scan the cells in order from `first` to `last`, and take the rows whose sums are not above `limit`. */
+static int lsq_cells_visit(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t first, int64_t last, uint16_t limit,
+                           lsq_visits *visits) {
+    work->entries = 0;
     for (int64_t i = first; i < last; i++) {
         const int64_t cell = work->order[i].cell;
         if (i + 1 < work->ordered) lsq_cells_prefetch(plan, work->order[i + 1].cell);
@@ -103,25 +142,21 @@ static int lsq_cells_visit(const lsq_cells_plan *plan, lsq_cells_work *work, int
             const uint8_t *payload = (const uint8_t *)(uintptr_t)plan->cells.addresses[part];
             const int64_t count = plan->cells.sizes[part];
             if (!count) continue;
+            const uint8_t *rows = lsq_cells_rows(plan, payload, count);
+            const int64_t read = lsq_cells_read(plan, work, payload, count, 0, 0, limit);
+            if (read < 0) return LSQ_NO_MEMORY;
             visits->rows += count;
-            int ended = lsq_cells_scan(plan, work, payload, count, payload + plan->codes.width * ((count + 31) / 32 * 32), 0, 0);
-            if (ended) return ended;
+            for (int64_t at = 0; at < read; at += 32)
+                for (uint32_t mask = work->entry_masks[at / 32]; mask; mask &= mask - 1) {
+                    const int64_t entry = at + LSQ_LOWEST(mask);
+                    const uint32_t row = lsq_load32(rows + 4 * entry);
+                    const uint16_t sum = work->entry_sums[lsq_sum_place(entry)];
+                    if (!plan->all && !lsq_cells_may(plan, row)) continue;
+                    if (plan->depth ? !lsq_hit(&work->hits, row, sum) : lsq_cells_take(plan, work, row, sum) < 0)
+                        return LSQ_NO_MEMORY;
+                }
         }
         visits->cells++;
-    }
-    return LSQ_FINE;
-}
-
-/* Scan the rows that are in no cell. */
-static int lsq_cells_fresh(const lsq_cells_plan *plan, lsq_cells_work *work, lsq_visits *visits) {
-    const lsq_column *column = &plan->codes.column;
-    for (int64_t i = column->records - 1; i >= 0; i--) {
-        const uint32_t start = column->starts[i], count = column->counts[i];
-        if (start + count <= plan->fresh) break;
-        const int64_t skip = start < plan->fresh ? plan->fresh - start : 0;
-        visits->rows += count - skip;
-        int ended = lsq_cells_scan(plan, work, lsq_payload(column, i), count, NULL, start, skip);
-        if (ended) return ended;
     }
     return LSQ_FINE;
 }
@@ -150,46 +185,59 @@ LSQ_INLINE float lsq_cells_kth(const lsq_cells_plan *plan, const lsq_cells_work 
     return work->best_count < plan->k || work->best[0] > plan->limit ? plan->limit : work->best[0];
 }
 
-/* Hits that were not compared yet, and whose sums are not above the limit, are taken, up to `most`. */
-static int lsq_cells_take(lsq_cells_work *work, int32_t limit, int64_t most) {
-    lsq_hits *hits = &work->hits;
-    for (int64_t i = 0; i < hits->count && work->taken < most; i++) {
-        if (hits->sums[i] > limit) continue;
-        int new = lsq_seen_add(&work->seen, hits->rows[i]);
-        if (new < 0 || (work->taken == work->room && !lsq_cells_room(work, 2 * work->room))) return LSQ_NO_MEMORY;
-        work->rows[work->taken] = hits->rows[i];
-        work->estimates[work->taken] = (float)hits->sums[i];
-        work->taken += new;
+/* Take the best of the entries collected, and some that were not chosen. */
+static int lsq_cells_first(const lsq_cells_plan *plan, lsq_cells_work *work) {
+    const int64_t n = work->entries;
+    /* A row may be in two cells: then more entries are needed. */
+    for (int64_t want = plan->k + LSQ_MORE; work->taken < plan->k; want *= 2) {
+        const uint16_t bound = lsq_bound(plan->level, work->entry_sums, n, 0, want, work->entry_bounds);
+        int64_t some = lsq_within(work->entry_sums, n, 0, bound, work->entry_places);
+        if (some > 2 * want) some = 2 * want; /* many may be equally far */
+        for (int64_t i = 0; i < some; i++) {
+            const int64_t place = work->entry_places[i];
+            if (lsq_cells_take(plan, work, work->entry_rows[lsq_lane(place)], work->entry_sums[place]) < 0) return LSQ_NO_MEMORY;
+        }
+        if (want >= n) break;
+    }
+    for (int64_t i = 0; i < LSQ_SAMPLED; i++) {
+        const int64_t place = i * n / LSQ_SAMPLED;
+        if (place < n && work->entry_sums[place] < LSQ_LARGEST &&
+            lsq_cells_take(plan, work, work->entry_rows[lsq_lane(place)], work->entry_sums[place]) < 0)
+            return LSQ_NO_MEMORY;
     }
     return LSQ_FINE;
 }
 
-/* Take the best of what was found first, and the sample. */
-static int lsq_cells_first(const lsq_cells_plan *plan, lsq_cells_work *work) {
+/* Take all entries collected whose sums are not above the limit. */
+static int lsq_cells_again(const lsq_cells_plan *plan, lsq_cells_work *work, int32_t limit) {
+    if (limit < 0) return LSQ_FINE;
+    const uint16_t high = (uint16_t)(limit < LSQ_LARGEST ? limit : LSQ_LARGEST - 1);
+    const int64_t some = lsq_within(work->entry_sums, work->entries, 0, high, work->entry_places);
+    for (int64_t i = 0; i < some; i++) {
+        const int64_t place = work->entry_places[i];
+        if (lsq_cells_take(plan, work, work->entry_rows[lsq_lane(place)], work->entry_sums[place]) < 0) return LSQ_NO_MEMORY;
+    }
+    return LSQ_FINE;
+}
+
+/* The best of all entries so far, as many as `depth` says. */
+static int lsq_cells_best(const lsq_cells_plan *plan, lsq_cells_work *work) {
     lsq_hits *hits = &work->hits;
-    uint16_t limit = hits->limit;
-    const int64_t depth = lsq_cells_depth(plan);
-    if (hits->count > depth) {
-        memcpy(hits->work, hits->sums, (size_t)hits->count * sizeof(uint16_t));
-        limit = lsq_kth_sum(hits->work, hits->count, depth);
-    }
-    /* Many may be equally far. */
-    int ended = lsq_cells_take(work, limit, 2 * depth);
-    for (int i = 0; !ended && !plan->depth && i < work->sampled; i++) {
-        int new = lsq_seen_add(&work->seen, work->sample_rows[i]);
-        if (new < 0 || (work->taken == work->room && !lsq_cells_room(work, 2 * work->room))) return LSQ_NO_MEMORY;
-        work->rows[work->taken] = work->sample_rows[i];
-        work->estimates[work->taken] = (float)work->sample_sums[i];
-        work->taken += new;
-    }
-    return ended;
+    for (int64_t i = 0; i < work->entries; i++)
+        if (work->entry_sums[i] < LSQ_LARGEST && !lsq_hit(hits, work->entry_rows[lsq_lane(i)], work->entry_sums[i]))
+            return LSQ_NO_MEMORY;
+    work->entries = 0;
+    if (!lsq_hits_prune(hits)) return LSQ_NO_MEMORY;
+    for (int64_t i = 0; i < hits->count; i++)
+        if (lsq_cells_take(plan, work, hits->rows[i], hits->sums[i]) < 0) return LSQ_NO_MEMORY;
+    return LSQ_FINE;
 }
 
 /* Compare what was taken. */
 static int lsq_cells_compare(const lsq_cells_plan *plan, lsq_cells_work *work, lsq_visits *visits) {
     const int64_t n = work->taken;
     if (plan->kept) {
-        for (int64_t i = 0; plan->verified && i < n; i++) {
+        for (int64_t i = 0; work->verify && i < n; i++) {
             int64_t record = lsq_record(&plan->kept->column, work->rows[i]);
             if (record >= 0 && !plan->verified[record]) return LSQ_UNVERIFIED;
         }
@@ -202,7 +250,8 @@ static int lsq_cells_compare(const lsq_cells_plan *plan, lsq_cells_work *work, l
     }
     for (int64_t i = 0; i < n; i++) {
         lsq_best_add(work, plan->k, work->exact[i]);
-        if (!lsq_offer(&work->nearest, work->rows[i], work->exact[i])) return LSQ_NO_MEMORY;
+        if (work->exact[i] <= lsq_cells_kth(plan, work) && !lsq_offer(&work->nearest, work->rows[i], work->exact[i]))
+            return LSQ_NO_MEMORY;
     }
     visits->compared += n;
     work->taken = 0;
@@ -254,57 +303,51 @@ static int32_t lsq_cells_limit(const lsq_cells_plan *plan, const lsq_cells_work 
 
 /* ---- the search of one query ---------------------------------------------------------------------------------------- */
 
-/* The nearest rows of a query, whose tables are `values` and `bias`, are in work->nearest. */
+/* Make the tables of `n` queries, LSQ_TABLES_AT_ONCE at most. */
+static inline void lsq_cells_make(const lsq_cells_plan *plan, lsq_cells_work *work, const float *queries, int64_t n) {
+    lsq_tables_of(plan->level, plan->linear, queries, n, work->made, work->made + LSQ_TABLES_AT_ONCE * plan->lookups, work->made_work);
+}
+
+/* The nearest rows of a query are in work->nearest. Its tables are `values` and `bias`, or, where that is NULL, those that were
+ * made of query number `made`. */
 static int lsq_cells_search(const lsq_cells_plan *plan, lsq_cells_work *work, const float *query, const float *values, float bias,
-                            lsq_visits *visits) {
-    lsq_hits *hits = &work->hits;
+                            int64_t made, lsq_visits *visits) {
     int64_t visited;
     int ended;
     memset(visits, 0, sizeof(*visits));
-    work->values = values;
-    work->bias = bias;
+    work->values = values ? values : work->made + made * plan->lookups;
+    work->bias = values ? bias : work->made[LSQ_TABLES_AT_ONCE * plan->lookups + made];
     work->target = lsq_target_of(plan->metric, query, plan->dim, work->numbers);
-    work->best_count = work->sampled = work->taken = work->nearest.count = 0;
+    work->best_count = work->taken = work->nearest.count = 0;
     work->nearest.worst = plan->limit;
+    work->verify = plan->verified && memchr(plan->verified, 0, (size_t)plan->kept->column.records);
     lsq_seen_clear(&work->seen);
-    lsq_hits_again(hits, lsq_cells_kept(plan));
+    lsq_hits_again(&work->hits, lsq_cells_depth(plan));
     lsq_cells_tables(plan, work);
     if ((ended = lsq_cells_rank(plan, work))) return ended;
     visited = plan->probes && plan->probes < LSQ_FIRST ? plan->probes : LSQ_FIRST;
     if (visited > work->ordered) visited = work->ordered;
-    if ((ended = lsq_cells_visit(plan, work, 0, visited, visits)) || (ended = lsq_cells_fresh(plan, work, visits))) return ended;
-    if (!lsq_hits_prune(hits) || (ended = lsq_cells_first(plan, work))) return LSQ_NO_MEMORY;
-    const int64_t first = work->taken;
-    if ((ended = lsq_cells_compare(plan, work, visits))) return ended;
-    const lsq_line line = lsq_fit(work->estimates, work->exact, first);
+    if ((ended = lsq_cells_begin(plan, work, visited, visits))) return ended;
+    lsq_line line = {0, 0, 0, 0};
     if (!plan->depth) {
-        const int32_t limit = lsq_cells_limit(plan, work, line, visits->compared);
-        if (limit > hits->limit) { /* so many were not kept */
-            const lsq_visits before = *visits;
-            lsq_hits_again(hits, LSQ_ALL);
-            hits->limit = hits->ceiling = (uint16_t)limit;
-            if ((ended = lsq_cells_visit(plan, work, 0, visited, visits)) || (ended = lsq_cells_fresh(plan, work, visits))) return ended;
-            *visits = before;
-        }
+        if ((ended = lsq_cells_first(plan, work))) return ended;
+        const int64_t first = work->taken;
+        if ((ended = lsq_cells_compare(plan, work, visits))) return ended;
+        line = lsq_fit(work->estimates, work->exact, first);
+        if ((ended = lsq_cells_again(plan, work, lsq_cells_limit(plan, work, line, visits->compared)))) return ended;
     }
     for (;;) {
-        int32_t limit = hits->limit;
-        if (!plan->depth) {
-            limit = lsq_cells_limit(plan, work, line, visits->compared);
-            hits->limit = hits->ceiling = limit > 0 ? (uint16_t)limit : 0;
-            hits->k = LSQ_ALL;
-        }
-        if ((ended = lsq_cells_take(work, limit, INT64_MAX)) || (ended = lsq_cells_compare(plan, work, visits))) return ended;
-        if (!plan->depth) hits->count = 0;
+        if (plan->depth && (ended = lsq_cells_best(plan, work))) return ended;
+        if ((ended = lsq_cells_compare(plan, work, visits))) return ended;
         if (visited == work->ordered) {
             if (visited == plan->cells.count) break;
             if ((ended = lsq_cells_order(plan, work, visited))) return ended;
         }
         const int64_t until = lsq_cells_until(plan, work, visited, visits);
         if (until <= visited) break;
-        if ((ended = lsq_cells_visit(plan, work, visited, until, visits))) return ended;
+        const int32_t limit = plan->depth ? work->hits.limit : lsq_cells_limit(plan, work, line, visits->compared);
+        if ((ended = lsq_cells_visit(plan, work, visited, until, (uint16_t)(limit > 0 ? limit : 0), visits))) return ended;
         visited = until;
-        if (plan->depth && !lsq_hits_prune(hits)) return LSQ_NO_MEMORY;
     }
     return lsq_nearest_prune(&work->nearest) ? LSQ_FINE : LSQ_NO_MEMORY;
 }

@@ -5,7 +5,7 @@ import numpy as np
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free
 
 from codes cimport lsq_codes
 from column cimport column_of, lsq_column
@@ -27,6 +27,7 @@ cdef extern from "cells.h" nogil:
         int64_t dim
     ctypedef struct lsq_vectors:
         lsq_column column
+        int kind
         int64_t dim
         int64_t head
     ctypedef struct lsq_ids:
@@ -56,10 +57,12 @@ cdef extern from "cells.h" nogil:
         int64_t lookups
         int64_t dim
         const lsq_vectors *kept
+        int64_t row_size
         const uint8_t *verified
         int metric
         int level
         int exact_level
+        int all
         lsq_ids ids
         int64_t k
         float limit
@@ -79,16 +82,30 @@ cdef extern from "cells.h" nogil:
         lsq_nearest nearest
         uint32_t *rows
         int64_t taken
+    int64_t lsq_number_size(int kind)
+    int64_t lsq_scale_size(int kind)
     int64_t lsq_lookups_of(const lsq_linear *linear)
-    int64_t lsq_tables_work(const lsq_linear *linear, int64_t n)
-    void lsq_tables_of(int level, const lsq_linear *linear, const float *queries, int64_t n, float *values, float *bias,
-                       float *work)
-    int lsq_cells_work_init(lsq_cells_work *work, const lsq_cells_plan *plan)
-    void lsq_cells_work_free(lsq_cells_work *work)
+    lsq_cells_work *lsq_cells_work_take(lsq_cells_work **spare, const lsq_cells_plan *plan)
+    void lsq_cells_work_leave(lsq_cells_work **spare, lsq_cells_work *work)
+    void lsq_cells_make(const lsq_cells_plan *plan, lsq_cells_work *work, const float *queries, int64_t n)
     int lsq_cells_search(const lsq_cells_plan *plan, lsq_cells_work *work, const float *query, const float *values, float bias,
-                         lsq_visits *visits)
+                         int64_t made, lsq_visits *visits)
     int lsq_answer_from(lsq_answer *answer, const lsq_ids *ids, const lsq_nearest *nearest, int64_t k)
     void lsq_answer_write(const lsq_answer *answer, int64_t k, float least, int64_t *ids, float *distances, int64_t *rows)
+
+
+cdef class Visits:
+    """What a search of cells did, for all queries together."""
+
+    #: Cells visited, rows read, rows compared.
+    cdef readonly int64_t cells, rows, compared
+    #: Rows of cells not visited that are expected to be nearer than the last one found.
+    cdef readonly double left
+    #: Queries that were left out: their numbers are too small to be multiplied.
+    cdef readonly list short
+
+    def __cinit__(self):
+        self.short = []
 
 
 cdef class Prepared:
@@ -118,6 +135,7 @@ cdef class Prepared:
     """
 
     cdef lsq_cells_plan plan
+    cdef lsq_cells_work *spare
     cdef object _arrays
     cdef uint8_t nothing
     cdef uint32_t _start[1]
@@ -165,6 +183,7 @@ cdef class Prepared:
             self.plan.kept = <const lsq_vectors *>PyCapsule_GetPointer(kept[0].capsule, "lsq_vectors")
             if self.plan.kept.dim != dim or self.plan.kept.head or verified.shape[0] != self.plan.kept.column.records:
                 raise ValueError("cells: the kept vectors do not fit")
+            self.plan.row_size = dim * lsq_number_size(self.plan.kept.kind) + lsq_scale_size(self.plan.kept.kind)
             self.plan.verified = &verified[0] if verified.shape[0] else NULL
         self.plan.metric, self.plan.level, self.plan.exact_level = metric, encoding.simd_level_number(), exact.level()
         self.plan.ids.column, self.plan.ids.strings = column_of(ids[0], ids[1], ids[2]), strings
@@ -172,7 +191,16 @@ cdef class Prepared:
         self.plan.reach, self.plan.slope, self.plan.tau, self.plan.misses, self.plan.lost = rule
         if allowed is not None:
             allow_rows(&self.plan.codes.filter, allowed, &self.nothing)
+        self.plan.all = allowed is None
+        for i in range(there.shape[0]):
+            self.plan.all &= there[i] != 0
+        for i in range(own.filter.segments):
+            self.plan.all &= own.filter.deleted[i] is NULL
         self._arrays = (there, counts, addresses, centres, centre_codes, near, spreads, codes, linear, kept, verified, ids, allowed)
+
+    def __dealloc__(self):
+        if self.spare is not NULL:
+            lsq_cells_work_leave(&self.spare, NULL)
 
     def search(self, const float[:, ::1] queries not None, touch, int64_t[:, ::1] ids, float[:, ::1] distances not None,
                int64_t[:, ::1] rows, float least, const float[:, ::1] values=None, const float[::1] bias=None,
@@ -183,15 +211,13 @@ cdef class Prepared:
         whose kept vectors were not verified yet. ``values`` and ``bias`` are the tables, where they are not made here.
         ``lifted``: short queries have been made longer. The :class:`Visits` tell what was done.
         """
-        cdef int64_t nq = queries.shape[0], k = distances.shape[1], q, first = 0, some, width = self.plan.lookups, i
-        cdef bint given = self.plan.linear is NULL
+        cdef int64_t nq = queries.shape[0], k = distances.shape[1], q = 0, made = -1, i
+        cdef bint given = self.plan.linear is NULL, short
         cdef int ended = LSQ_FINE
         cdef double square
-        cdef lsq_cells_work work
+        cdef lsq_cells_work *work
         cdef lsq_visits visits
         cdef lsq_answer answer
-        cdef float *tables = NULL
-        cdef const float *own
         error = None
         if queries.shape[1] != self.plan.dim or distances.shape[0] != nq or k < 1:
             raise ValueError("cells: sizes do not fit")
@@ -199,58 +225,50 @@ cdef class Prepared:
             raise ValueError("cells: sizes do not fit")
         if rows is not None and (rows.shape[0] != nq or rows.shape[1] != k):
             raise ValueError("cells: sizes do not fit")
-        if given and (values is None or bias is None or values.shape[0] != nq or bias.shape[0] != nq or values.shape[1] < width):
+        if given and (values is None or bias is None or values.shape[0] != nq or bias.shape[0] != nq or values.shape[1] < self.plan.lookups):
             raise ValueError("cells: tables are missing")
-        done = Visits(nq)
-        cdef int64_t[:, ::1] figures = done.figures
-        cdef double[::1] left = done.expected
-        cdef uint8_t[::1] short = done.short
+        cdef Visits done = Visits()
         answer.matches, answer.count = NULL, 0
         with nogil:
-            if not lsq_cells_work_init(&work, &self.plan):
+            work = lsq_cells_work_take(&self.spare, &self.plan)
+            if work is NULL:
                 ended = LSQ_NO_MEMORY
-            if not given:
-                some = LSQ_TABLES_AT_ONCE
-                tables = <float *>malloc((some * (width + 1) + lsq_tables_work(self.plan.linear, some)) * sizeof(float))
-                if tables is NULL:
-                    ended = LSQ_NO_MEMORY
-            q = 0
             while q < nq and ended == LSQ_FINE:
-                if not given and q % LSQ_TABLES_AT_ONCE == 0:
-                    first, some = q, min(nq - q, <int64_t>LSQ_TABLES_AT_ONCE)
-                    lsq_tables_of(self.plan.level, self.plan.linear, &queries[q, 0], some, tables, tables + some * width,
-                                  tables + some * (width + 1))
+                if not given and q // LSQ_TABLES_AT_ONCE != made:
+                    made = q // LSQ_TABLES_AT_ONCE
+                    lsq_cells_make(&self.plan, work, &queries[q, 0], min(nq - q, <int64_t>LSQ_TABLES_AT_ONCE))
+                short = False
                 if self.plan.metric == LSQ_COSINE and not lifted:
                     square = 0
                     for i in range(self.plan.dim):
                         square += <double>queries[q, i] * queries[q, i]
-                    if square < LSQ_SMALL:
-                        short[q] = 1
-                        answer.count = 0
-                if not short[q]:
-                    if given:
-                        ended = lsq_cells_search(&self.plan, &work, &queries[q, 0], &values[q, 0], bias[q], &visits)
-                    else:
-                        own = tables + (q - first) * width
-                        ended = lsq_cells_search(&self.plan, &work, &queries[q, 0], own, tables[some * width + q - first],
-                                                 &visits)
+                    short = square < LSQ_SMALL
+                if short:
+                    answer.count = 0
+                    with gil:
+                        done.short.append(q)
+                else:
+                    ended = lsq_cells_search(&self.plan, work, &queries[q, 0], &values[q, 0] if given else NULL,
+                                             bias[q] if given else 0, q % LSQ_TABLES_AT_ONCE, &visits)
                     if ended == LSQ_UNVERIFIED:
                         with gil:
-                            error = _touched(touch, &work)
+                            error = _touched(touch, work)
                             if error is not None:
                                 break
                         ended = LSQ_FINE
                         continue  # the same query again
                     if ended == LSQ_FINE:
                         ended = lsq_answer_from(&answer, &self.plan.ids, &work.nearest, self.plan.k)
-                    figures[q, 0], figures[q, 1], figures[q, 2] = visits.cells, visits.rows, visits.compared
-                    left[q] = visits.left
+                    done.cells += visits.cells
+                    done.rows += visits.rows
+                    done.compared += visits.compared
+                    done.left += visits.left
                 if ended == LSQ_FINE:
                     lsq_answer_write(&answer, k, least, &ids[q, 0] if ids is not None else NULL, &distances[q, 0],
                                      &rows[q, 0] if rows is not None else NULL)
                 q += 1
-            lsq_cells_work_free(&work)
-            free(tables)
+            if work is not NULL:
+                lsq_cells_work_leave(&self.spare, work)
             free(answer.matches)
         if error is not None:
             raise error
@@ -267,13 +285,3 @@ cdef object _touched(touch, lsq_cells_work *work):
         touch(np.array(<uint32_t[:work.taken]>work.rows))
     except BaseException as error:
         return error
-
-
-class Visits:
-    """What a search of cells did: cells visited, rows read and rows compared of each query, and what it expects to miss."""
-
-    def __init__(self, nq):
-        self.figures = np.zeros((nq, 3), np.int64)
-        self.expected = np.zeros(nq, np.float64)
-        #: Queries that were left out: their numbers are too small to be multiplied.
-        self.short = np.zeros(nq, np.uint8)

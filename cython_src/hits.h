@@ -111,7 +111,7 @@ LSQ_INLINE int lsq_hit(lsq_hits *hits, uint32_t row, uint16_t sum) {
 }
 
 /* Join the hits of several parts, as lsq_nearest_join does. */
-static int lsq_hits_join(lsq_hits *hits, int64_t parts, int64_t nq, int64_t q) {
+static inline int lsq_hits_join(lsq_hits *hits, int64_t parts, int64_t nq, int64_t q) {
     for (int64_t part = 1; part < parts; part++) {
         const lsq_hits *other = &hits[part * nq + q];
         for (int64_t i = 0; i < other->count; i++)

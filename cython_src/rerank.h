@@ -20,6 +20,12 @@ LSQ_INLINE void lsq_prefetch(const uint8_t *from, int64_t size) {
 #endif
 }
 
+/* A row that will be compared soon. */
+LSQ_INLINE void lsq_prefetch_row(const lsq_column *column, int64_t width, uint32_t row) {
+    const int64_t record = lsq_record(column, row);
+    if (record >= 0) lsq_prefetch(lsq_payload(column, record) + (uint64_t)(row - column->starts[record]) * (uint64_t)width, width);
+}
+
 /* The distances of `n` rows from a query. `missing`: the position of a row that no record holds, or -1. */
 #define LSQ_RERANK(name, target, ROW)                                                                                  \
     target LSQ_INLINE void name##_of(int kind, int metric, const lsq_column *column, int64_t dim,                      \

@@ -88,10 +88,10 @@ static void lsq_sample(const lsq_scan *scan, int64_t group, lsq_moments *moments
             here = codes->column.counts[++record] / LSQ_BLOCK_ROWS;
         }
         lsq_block block = lsq_block_at(codes, record, (uint64_t)(at - before));
-        lsq_work first = {block.head, block.heads, 0, 1, NULL, tables, stride, sums, 0, 0, 0, 0, limits, masks};
+        lsq_work first = {block.head, block.heads, 0, 1, NULL, tables, stride, sums, 0, 0, 0, 0, 0, limits, masks};
         lsq_sums(scan->level, 16, nq, &first);
         memcpy(heads, sums, sizeof(heads));
-        lsq_work rest = {block.tail, block.tails, 0, 1, NULL, tables + lsq_head_pairs(codes) * stride, stride, sums, 0, 1, 0, 0, limits, masks};
+        lsq_work rest = {block.tail, block.tails, 0, 1, NULL, tables + lsq_head_pairs(codes) * stride, stride, sums, 0, 1, 0, 0, 0, limits, masks};
         lsq_sums(scan->level, 16, nq, &rest);
         for (int q = 0; q < nq; q++)
             lsq_moments_add(&moments[q], heads + q * LSQ_BLOCK_ROWS, sums + q * LSQ_BLOCK_ROWS, LSQ_BLOCK_ROWS);
@@ -183,17 +183,6 @@ static int lsq_scan_prepare(lsq_scan *scan, double z) {
     return fine;
 }
 
-#if defined(__GNUC__) || defined(__clang__)
-#define LSQ_LOWEST(mask) __builtin_ctz(mask)
-#else
-LSQ_INLINE int lsq_lowest(uint32_t mask) {
-    int lane = 0;
-    while (!(mask >> lane & 1)) lane++;
-    return lane;
-}
-#define LSQ_LOWEST(mask) lsq_lowest(mask)
-#endif
-
 /* Rows of a block that passed: kept if they may be found. 0 without memory. */
 LSQ_INLINE int lsq_keep(const lsq_codes *codes, lsq_hits *hits, uint32_t first, uint32_t mask, const uint16_t *sums, int bits) {
     for (; mask; mask &= mask - 1) {
@@ -227,15 +216,15 @@ static void lsq_run_heads(const lsq_scan *scan, int64_t group, const lsq_hits *h
     for (int q = 0; q < nq; q++) limits[q] = progressive ? queries[q].plan.head_limit : hits[q].limit;
     if (queries->wide) { /* upper bytes first */
         lsq_work upper = {run->block.head, queries->wide, head_size, run->blocks, NULL,
-                          tables + lsq_own_pairs(scan->codes) * stride, stride, run->sums, apart, 0, 0, scan->streams, limits, run->masks};
+                          tables + lsq_own_pairs(scan->codes) * stride, stride, run->sums, apart, 0, 0, scan->streams, LSQ_AHEAD, limits, run->masks};
         lsq_sums(scan->level, 16, nq, &upper);
     }
     lsq_work heads = {run->block.head, run->block.heads, head_size, run->blocks, NULL, tables, stride,
-                      run->sums, apart, queries->wide > 0, LSQ_WIDE_BITS, scan->streams, limits, run->masks};
+                      run->sums, apart, queries->wide > 0, LSQ_WIDE_BITS, scan->streams, LSQ_AHEAD, limits, run->masks};
     lsq_sums(scan->level, progressive ? 8 : 16, nq, &heads);
     if (!progressive && run->block.tails) {
         lsq_work tails = {run->block.tail, run->block.tails, tail_size, run->blocks, NULL,
-                          tables + lsq_head_pairs(scan->codes) * stride, stride, run->sums, apart, 1, 0, scan->streams, limits, run->masks};
+                          tables + lsq_head_pairs(scan->codes) * stride, stride, run->sums, apart, 1, 0, scan->streams, LSQ_AHEAD, limits, run->masks};
         lsq_sums(scan->level, 16, nq, &tails);
     }
     if (rows < run->blocks * LSQ_BLOCK_ROWS)
@@ -268,7 +257,7 @@ static int lsq_run_tails(const lsq_scan *scan, int64_t group, lsq_hits *hits, ls
         uint32_t near[LSQ_RUN], *passed = run->passed + q * run->blocks;
         if (progressive && run->count[q]) {
             lsq_work tails = {run->block.tail, run->block.tails, run->block.tails * LSQ_BLOCK_ROWS, run->count[q], passed,
-                              tables + q * LSQ_PAIR, stride, run->sums + q * LSQ_BLOCK_ROWS, apart, 1, 0, 0, &hits[q].limit, near};
+                              tables + q * LSQ_PAIR, stride, run->sums + q * LSQ_BLOCK_ROWS, apart, 1, 0, 0, 0, &hits[q].limit, near};
             lsq_sums(scan->level, 8, 1, &tails);
         }
         int64_t n = 0, before = hits[q].count;

@@ -43,12 +43,24 @@ enum { LSQ_PORTABLE = 0, LSQ_AVX2 = 1, LSQ_AVX512 = 2, LSQ_NEON = 3, LSQ_LEVELS 
 #define LSQ_RESTRICT __restrict
 #endif
 
+/* The place of the lowest bit. */
+#if defined(__GNUC__) || defined(__clang__)
+#define LSQ_LOWEST(mask) __builtin_ctz(mask)
+#else
+LSQ_INLINE int lsq_lowest(uint32_t mask) {
+    int lane = 0;
+    while (!(mask >> lane & 1)) lane++;
+    return lane;
+}
+#define LSQ_LOWEST(mask) lsq_lowest(mask)
+#endif
+
 #if LSQ_X86
 #define LSQ_BODIES(name, arguments, call)                                    \
     static void name##_portable arguments { name##_body call; }              \
     LSQ_TARGET_AVX2 static void name##_avx2 arguments { name##_body call; }  \
     LSQ_TARGET_AVX512 static void name##_avx512 arguments { name##_body call; } \
-    static void name(int level, LSQ_UNPACK arguments) {                      \
+    static inline void name(int level, LSQ_UNPACK arguments) {               \
         if (level == LSQ_AVX512) name##_avx512 call;                         \
         else if (level == LSQ_AVX2) name##_avx2 call;                        \
         else name##_portable call;                                           \
@@ -56,7 +68,7 @@ enum { LSQ_PORTABLE = 0, LSQ_AVX2 = 1, LSQ_AVX512 = 2, LSQ_NEON = 3, LSQ_LEVELS 
 #else
 #define LSQ_BODIES(name, arguments, call)                                    \
     static void name##_portable arguments { name##_body call; }              \
-    static void name(int level, LSQ_UNPACK arguments) {                      \
+    static inline void name(int level, LSQ_UNPACK arguments) {               \
         (void)level;                                                         \
         name##_portable call;                                                \
     }

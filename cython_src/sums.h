@@ -44,6 +44,7 @@ typedef struct {
     int more;                /* add to what `sums` hold already */
     int shift;               /* times two to the power of this (in 16 bits) */
     int streams;             /* codes come out of memory: one block after another */
+    int64_t ahead;           /* codes are asked for so many bytes before they are needed; 0 where they are near */
     const uint16_t *limits;  /* of each query */
     uint32_t *masks;         /* (blocks, queries): a bit for each row whose sum is not above the limit */
 } lsq_work;

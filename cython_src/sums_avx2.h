@@ -33,13 +33,13 @@ LSQ_TARGET_AVX2 LSQ_INLINE void lsq_end_avx2(const lsq_work *work, const int bit
 
 LSQ_TARGET_AVX2 LSQ_INLINE void lsq_block_avx2(const lsq_work *work, const int bits, const int nq, int64_t i) {
     const __m256i nibble = _mm256_set1_epi8(15);
-    const int64_t block = work->which ? work->which[i] : i, ahead = work->which ? 0 : LSQ_AHEAD;
+    const int64_t block = work->which ? work->which[i] : i;
     const uint8_t *tables = work->tables;
     __m256i a[LSQ_GROUP], b[LSQ_GROUP];
     LSQ_UNROLL for (int q = 0; q < nq; q++) a[q] = b[q] = _mm256_setzero_si256();
     const uint8_t *codes = work->codes + block * work->size;
     for (int64_t j = 0; j < work->columns; j += 2, tables += work->stride, codes += 2 * LSQ_BLOCK_ROWS) {
-        LSQ_PREFETCH(codes + ahead);
+        LSQ_PREFETCH(codes + work->ahead);
         LSQ_UNROLL for (int c = 0; c < 2; c++) {
             if (j + c == work->columns) break;
             __m256i code = _mm256_loadu_si256((const __m256i *)(codes + c * LSQ_BLOCK_ROWS));

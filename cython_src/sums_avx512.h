@@ -9,7 +9,6 @@
 LSQ_TARGET_AVX512 LSQ_INLINE void lsq_blocks_avx512(const lsq_work *work, const int bits, const int nq, const int nb, int64_t i) {
     const __m512i nibble = _mm512_set1_epi8(15);
     const uint8_t *tables = work->tables;
-    const int64_t ahead = work->which ? 0 : LSQ_AHEAD;
     int64_t block[2];
     __m512i a[2 * LSQ_GROUP], b[2 * LSQ_GROUP];
     LSQ_UNROLL for (int n = 0; n < nb; n++) block[n] = work->which ? work->which[i + n] : i + n;
@@ -20,7 +19,7 @@ LSQ_TARGET_AVX512 LSQ_INLINE void lsq_blocks_avx512(const lsq_work *work, const 
         __m512i low[2], high[2];
         LSQ_UNROLL for (int n = 0; n < nb; n++) {
             const uint8_t *here = codes[n] + j * LSQ_BLOCK_ROWS;
-            LSQ_PREFETCH(here + ahead);
+            LSQ_PREFETCH(here + work->ahead);
             /* The last column has no partner: its half is zero, and looks up zeros. */
             __m512i code = j + 1 < work->columns ? _mm512_loadu_si512(here)
                                                  : _mm512_zextsi256_si512(_mm256_loadu_si256((const __m256i *)here));

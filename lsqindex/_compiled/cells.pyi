@@ -5,9 +5,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 class Visits:
-    figures: NDArray[np.int64]
-    expected: NDArray[np.float64]
-    short: NDArray[np.uint8]
+    cells: int
+    rows: int
+    compared: int
+    left: float
+    short: list[int]
 
 class Prepared:
     def __init__(

@@ -66,9 +66,9 @@ def read_queries(queries: ArrayLike, dim: int) -> tuple[Vectors, bool]:
     (array([[1., 2.]], dtype=float32), True)
     """
     if type(queries) is np.ndarray and queries.dtype == np.float32 and queries.shape == (dim,):
-        row = np.ascontiguousarray(queries)[None]
-        if row.max() <= MAX_MAGNITUDE and row.min() >= -MAX_MAGNITUDE:
-            return row, True  # most queries are such
+        row = np.ascontiguousarray(queries)
+        if row.dot(row) <= MAX_MAGNITUDE:  # (Smaller than what is allowed; and none of the numbers is NaN.)
+            return row[None], True  # most queries are such
     vectors = as_array(queries, what="queries")
     single = len(vectors.shape) == 1 and vectors.shape[0] > 0  # (An empty list is no query at all.)
     rows = open_rows(vectors[None] if single else vectors, dim, what="queries")

@@ -42,6 +42,12 @@ def empty_answer(nq: int, k: int, *, strings: bool) -> Answer:
     return Answer(ids, np.full((nq, k), np.inf, np.float32), np.full((nq, k), -1, np.int64))
 
 
+def unwritten_answer(nq: int, k: int, *, strings: bool) -> Answer:
+    """For a kernel that writes all of it, but for ids that are strings."""
+    ids = np.full((nq, k), None, object) if strings else np.empty((nq, k), np.int64)
+    return Answer(ids, np.empty((nq, k), np.float32), np.empty((nq, k), np.int64))
+
+
 def joined(parts: list[Answer]) -> Answer:
     """The answers to some queries, and to the next ones, as one."""
     return parts[0] if len(parts) == 1 else Answer(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))

@@ -433,7 +433,7 @@ class IndexMachine(RuleBasedStateMachine):
         found = [name for name in some.ids.ravel().tolist() if name not in (None, -1)]
         assert all(name in self.model for name in found) and len(found) == 2 * min(k, len(self.model))
 
-    def everywhere(self) -> dict[str, int]:
+    def everywhere(self) -> dict[str, Any]:
         """Options of a search that misses nothing."""
         return {"probes": 1 << 16} if isinstance(self.subset, Cells) else {}
 

@@ -22,7 +22,7 @@ from ..._subsets.cells.vectors import stored_chunks
 from ..._threads.pool import in_parallel
 from ...errors import DamagedError
 from .. import tuning, zeros
-from ..found import Answer, empty_answer
+from ..found import Answer, unwritten_answer
 from ..found import Found as Candidates
 from ..ranking import ids_of
 
@@ -95,37 +95,36 @@ class Cells:
 
     def answer(self, search: Search, *, lifted: bool = False) -> Answer:
         """The nearest of each query. ``lifted``: short ones have been made longer."""
-        nq, plan = len(search.vectors), search.plan
-        answer = empty_answer(nq, plan.k, strings=search.strings)
+        nq, plan, trace = len(search.vectors), search.plan, search.trace
+        answer = unwritten_answer(nq, plan.k, strings=search.strings)
         made = None if self._linear is not None else search.tables()
         workers = min(plan.threads, nq * self.cost // tuning.THREAD_WORK)
-        step = max(1, -(-nq // workers)) if workers > 1 else nq
-        some = [slice(first, first + step) for first in range(0, nq, step)]
+        step = -(-nq // max(1, workers))
+        least = search.snapshot.metric.least
 
-        def one(part: slice) -> _cells.Visits:
+        def one(first: int) -> _cells.Visits:
+            part = slice(first, first + step)
             values, bias = (None, None) if made is None else (made.values[part], made.bias[part])
             ids = None if search.strings else answer.ids[part]
             to = (ids, answer.distances[part], answer.rows[part])
-            least = search.snapshot.metric.least
             return self._prepared.search(search.vectors[part], search.touch, *to, least, values, bias, lifted)
 
+        short: list[int] = []
         try:
-            done = [one(some[0])] if len(some) == 1 else in_parallel(one, some, workers, search.share)
+            done = [one(0)] if step == nq else in_parallel(one, range(0, nq, step), workers, search.share)
         except LookupError as error:
             raise DamagedError(f"{error}; {REMEDY}") from error
-        short = np.concatenate([own.short for own in done])
-        trace = search.trace
-        for own in done:
-            cells, rows, compared = own.figures.sum(axis=0).tolist()
-            trace.probes += 0 if self._few else cells
-            trace.rows += rows
-            trace.reranked += compared
-            trace.expected_misses += float(own.expected.sum())
+        for i, visits in enumerate(done):
+            trace.probes += 0 if self._few else visits.cells
+            trace.rows += visits.rows
+            trace.reranked += visits.compared
+            trace.expected_misses += visits.left
+            short += [i * step + q for q in visits.short]
         trace.fresh += nq * self._fresh
         if search.strings:
             there = answer.rows >= 0
             answer.ids[there] = ids_of(search.snapshot, answer.rows[there].astype(np.uint32))
-        if short.any():
-            left = np.flatnonzero(short)
+        if short:
+            left = np.array(short)
             answer.put(left, zeros.with_short_queries(search.only(left), partial(self.answer, lifted=True)))
         return answer
