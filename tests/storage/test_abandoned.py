@@ -6,6 +6,7 @@ import pytest
 
 from lsqindex import Index
 from lsqindex._storage.lmdb import registry
+from lsqindex._storage.lmdb.env import Env
 
 
 def test_it_is_closed_with_the_next_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,7 +15,7 @@ def test_it_is_closed_with_the_next_file(tmp_path: Path, monkeypatch: pytest.Mon
         Index.create(path, 4).close()
 
     class Interrupted(registry.Lease):
-        def __init__(self, env: registry.Env) -> None:
+        def __init__(self, env: Env) -> None:
             raise KeyboardInterrupt
 
     index = Index.open(paths[0])
