@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,24 +17,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._compiled.gate import Block
-from ._inputs.filters import Condition, read_filter
-from ._inputs.filters import Ids as OnlyIds
+from ._inputs.filters import read_filter
 from ._inputs.ids import is_one, read_ids
-from ._inputs.options import Path, check_opening, file_path, make_options, new_path, thread_count
+from ._inputs.options import Path, check_opening, file_path, new_path, read_options, thread_count
 from ._inputs.vectors import open_rows, read_queries
+from ._query import checking
 from ._query import search as searcher
+from ._query.explained import explained
 from ._query.plan import Plan
 from ._query.query import Query, Ranking, Strategy, read_query
-from ._query.recall import recall_of, sampled_ids
+from ._query.recall import check_comparable, measured, sampled_ids
 from ._query.select import select
 from ._query.snapshot import Snapshot
 from ._query.stats import stats
-from ._query.stored import found_payloads, payloads_of, unsound, unsound_payloads, vectors_of
+from ._query.stored import found_payloads, payloads_of, vectors_of
 from ._query.trace import Trace
 from ._storage import check, rewrite
 from ._storage.format import keys
 from ._storage.format.meta import Options, StoredEncoder
-from ._storage.format.records import REMEDY
 from ._storage.lmdb.env import Env
 from ._storage.lmdb.reader import Reader, Reading, forked
 from ._storage.lmdb.registry import Lease, close_env, open_env
@@ -44,13 +43,12 @@ from ._storage.store import Store
 from ._subsets import stored as subsets
 from ._subsets.base import Structure
 from ._subsets.cells.options import Cells
-from ._subsets.multi_index.structure import MultiIndexStructure
 from ._subsets.multi_index.tables import MultiIndex
 from ._subsets.stored import SubsetLike, check_subset
 from ._write import add as loader
 from ._write import retraining, training
 from ._write.batch import Batch
-from ._write.create import NewIndex
+from ._write.create import new_index
 from ._write.delete import delete, read_deletion
 from ._write.merge import merge, relist
 from ._write.payloads import PayloadChange
@@ -64,21 +62,16 @@ from .errors import (
     DamagedError,
     IdError,
     NotAnIndexError,
-    NoVectorsError,
     ParameterError,
     ReadOnlyError,
     ReplacedError,
 )
-from .metrics import METRICS
 from .results import Explanation, Matches
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Kept = Literal["float16", "float32", "int8"]
-
-#: A search returns at most so many ids.
-_MAX_ANSWERS = 1 << 28
 
 
 class Index:
@@ -132,7 +125,7 @@ class Index:
         **parameters: Any,
     ) -> None:
         """An index in memory. ``parameters`` are the encoder's, such as ``bits=256``."""
-        new = _new_index(dim, metric, encoder, keep_vectors, ids, train_size, fields, subset, parameters)
+        new = new_index(dim, metric, encoder, keep_vectors, ids, train_size, fields, subset, parameters)
         self._set_up(new.in_memory(), path=None, read_only=False, wait=True)
 
     @classmethod
@@ -215,7 +208,7 @@ class Index:
         ...     index.search([0, 1, 0, 0], k=1).ids.tolist()
         ['b']
         """
-        new = _new_index(dim, metric, encoder, keep_vectors, ids, train_size, fields, subset, parameters)
+        new = new_index(dim, metric, encoder, keep_vectors, ids, train_size, fields, subset, parameters)
         check_opening(False, wait)
         new.in_file(path)
         return cls.open(path, wait=wait)
@@ -273,7 +266,7 @@ class Index:
         env = lease.env
         try:
             with Reading(env) as reader:
-                options, opened = _read_options(reader), env.opened
+                options, opened = read_options(reader), env.opened
                 # If the encoder is not installed here, whatever needs it says so.
                 StoredEncoder.from_record(reader.get(keys.META, keys.ENCODER))
         except BaseException:
@@ -375,18 +368,11 @@ class Index:
         >>> index.ids({"year": {"$gte": 2000}})
         array([1])
         """
-        condition = self._condition(filter)
+        condition = None if filter is None else read_filter(filter, self._options.ids)
         with self._reader() as reader:
             store = Store(reader, self._options)
-            rows = store.living() if condition is None else select(store, condition)
-            ids = store.ids_of(rows)
+            ids = store.ids_of(store.living() if condition is None else select(store, condition))
         return np.sort(ids) if isinstance(ids, np.ndarray) else sorted(ids)
-
-    def _condition(self, filter: Any) -> Condition | None:
-        """A filter, checked: a mapping over payload fields, or ids."""
-        if isinstance(filter, Mapping):
-            return read_filter(filter, lambda ids: read_ids(ids, self._options.ids, known=True))
-        return None if filter is None else OnlyIds(read_ids(filter, self._options.ids, known=True))
 
     def get(self, ids: Any) -> NDArray[np.float32]:
         """Return vectors by id.
@@ -616,9 +602,8 @@ class Index:
             k, math.inf, strategy, distance, rerank, probes, candidates, progressive, False, threads, recall
         )
         trace = Trace()
-        found, plan, bits = self._search(query, asked, filter, trace, counting=True)
-        used = bits if plan.strategy == "subset" else ()
-        return Explanation(plan.strategy, plan.why, len(used), max(used, default=0), **asdict(trace), matches=found)
+        matches, plan, snapshot = self._search(query, asked, filter, trace, counting=True)
+        return explained(trace, plan, snapshot, matches)
 
     def measure_recall(self, queries: ArrayLike | None = None, k: int = 10, **options: Any) -> float:
         """Measure how many of the true nearest neighbours searches find: they are compared with exact ones.
@@ -653,42 +638,24 @@ class Index:
         >>> index.measure_recall()
         1.0
         """
-        if self._options.keep_vectors is None and not self.stats()["exact"]:
-            raise NoVectorsError(
-                "recall: the index keeps no vectors to compare with; create it with keep_vectors='float16'"
-            )
-        own, asked = None, k
-        if queries is None:
-            with self._reader() as reader:
-                own = sampled_ids(Store(reader, self._options))
-            queries, asked = self.get(own), k + 1
-        elif self._options.keep_vectors is None and self.is_trained:
-            raise NoVectorsError(
-                "recall: the index keeps no vectors to compare with; create it with keep_vectors='float16'"
-            )
-        found, true = self.search(queries, asked, **options), self.search(queries, asked, recall=1.0)
-        return recall_of(found.ids, true.ids, k, own)
+        with self._reader() as reader:
+            store = Store(reader, self._options)
+            check_comparable(store, self._coder(reader))
+            own = sampled_ids(store) if queries is None else None
+        return measured(self.search, self.get(own) if queries is None else queries, k, own, options)
 
     def _search(
         self, queries: ArrayLike, query: Query, filter: Any, trace: Trace, *, counting: bool = False
-    ) -> tuple[Matches, Plan, tuple[int, ...]]:
-        """What was found, what was planned, and the bits of the multi-index's tables."""
+    ) -> tuple[Matches, Plan, Snapshot]:
+        """What was found, what was planned, and where."""
         vectors, single = read_queries(queries, self._options.dim)
-        k = query.k or 0
-        if len(vectors) * k > _MAX_ANSWERS:
-            raise ParameterError(f"k={k} for {len(vectors)} queries: more than {_MAX_ANSWERS:,} answers; ask in parts")
         if filter is not None:
-            query = query._replace(filter=self._condition(filter))
+            query = query._replace(filter=read_filter(filter, self._options.ids))
         with self._reader() as reader:
             snapshot = self._snapshot(reader)
             answer, plan = searcher.search(snapshot, reader, query, vectors, trace, counting=counting)
             payloads = found_payloads(Store(reader, self._options), answer.rows) if query.with_payloads else None
-        ids, distances = answer.ids, answer.distances
-        found = Matches(ids[0], distances[0]) if single else Matches(ids, distances)
-        if payloads is not None:
-            found.payloads = payloads[0] if single else payloads
-        widths = snapshot.subset.tables.widths if isinstance(snapshot.subset, MultiIndexStructure) else ()
-        return found, plan, widths
+        return searcher.matches(answer, payloads, single=single), plan, snapshot
 
     def _snapshot(self, reader: Reader) -> Snapshot:
         """The snapshot prepared for searching: known from the last search, or prepared now."""
@@ -764,11 +731,7 @@ class Index:
         """
         self._check_writable()
         if isinstance(vectors, Iterator):
-            if ids is not None or payloads is not None:
-                raise IdError(
-                    "ids and payloads: with an iterator they come with its batches, as pairs (vectors, ids) or triples "
-                    "(vectors, ids, payloads)"
-                )
+            loader.check_alone(ids, payloads)
             own = partial(self.add, upsert=upsert, threads=threads, training_progress=training_progress)
             return loader.add_batches(own, vectors, self._options.ids, progress)
         options = self._options
@@ -1100,23 +1063,30 @@ class Index:
         'news.lsq'
         """
         self._check_open()
-        if path is None and self._path is None:
-            raise ParameterError("save(): this index is in memory and has no file yet; save(path) gives it one")
-        name = None if path is None else new_path(path)
-        if name is None or (self._path is not None and os.path.realpath(name) == os.path.realpath(self._path)):
+        own, name = self._path, None if path is None else new_path(path)
+        if own is None:
+            self._become(name, progress)
+        elif name is None or os.path.realpath(name) == os.path.realpath(own):
             self._live().sync()
-            return
-        copied = (self._options, name, self._wait, progress, self._copied_subset)
-        if self._path is not None:
-            rewrite.save_copy(self._reader, *copied)
-            return
-        # Who adds meanwhile waits, and then adds to the file. Who still reads what was in memory lets go of it.
+        else:
+            self._copy_to(name, progress)
+
+    def _become(self, path: str | None, progress: loader.Progress | None) -> None:
+        """Of an index in memory: make it the file at ``path``.
+
+        Who adds meanwhile waits, and then adds to the file. Who still reads what was in memory lets go of it.
+        """
+        if path is None:
+            raise ParameterError("save(): this index is in memory and has no file yet; save(path) gives it one")
         with self._locked():
             if self._path is None:
-                rewrite.save_copy(self._reader, *copied)
-                self._set_up(open_env(name), path=name, read_only=False, wait=self._wait)
+                self._copy_to(path, progress)
+                self._set_up(open_env(path), path=path, read_only=False, wait=self._wait)
                 return
         self.save(path, progress=progress)  # another thread has given it a file meanwhile
+
+    def _copy_to(self, path: str, progress: loader.Progress | None) -> None:
+        rewrite.save_copy(self._reader, self._options, path, self._wait, progress, self._copied_subset)
 
     def compact(self, *, progress: loader.Progress | None = None) -> None:
         """Give the space of deleted vectors back to the system, while others read.
@@ -1226,16 +1196,11 @@ class Index:
         found: list[str] = []
         try:
             with self._reader() as reader:
-                reader.file.check_pages(reader.txn)
-                reader.env.forget()  # look at everything again
-                self._searched = None
+                self._searched = None  # look at everything again
                 found += check.problems(reader, self._options)
                 coder = self._read_coder(reader)
-                structure, store = subsets.of(reader, coder), Store(reader, self._options)
-                if not found and structure is not None:
-                    found += structure.problems(store)
                 following = retraining.next_coder(reader, coder)
-                found += [] if found else [*unsound(store, coder, following), *unsound_payloads(store)]
+                found += [] if found else checking.problems(Store(reader, self._options), coder, following)
         except (DamagedError, NotAnIndexError) as error:
             found.append(str(error))
         return found
@@ -1302,7 +1267,7 @@ class Index:
         """If the file was replaced: by itself, compacted or restored, or by another index?"""
         if self._opened == reader.env.opened:
             return
-        options = _read_options(reader)
+        options = read_options(reader)
         if options == self._options:
             options = self._options
         elif options != self._expected:
@@ -1361,32 +1326,5 @@ class Index:
         return coders.read_coder(record, self.dim, self.metric, state.code_size, state.head)
 
 
-def _read_options(reader: Reader | Writer) -> Options:
-    value = reader.get(keys.META, keys.OPTIONS)
-    if value is None:
-        raise NotAnIndexError(f"{reader.env.path}: an LMDB file without the options of an index")
-    options = Options.from_record(value)
-    if options.metric not in METRICS:
-        raise DamagedError(f"options: there is no metric {options.metric!r}; {REMEDY}")
-    return options
-
-
 def _unpickle(path: str, read_only: bool, wait: Wait) -> Index:
     return Index.open(path, read_only=read_only, wait=wait)
-
-
-def _new_index(
-    dim: int,
-    metric: Metric,
-    encoder: str | Encoder,
-    keep_vectors: Kept | None,
-    ids: Literal["int", "str"],
-    train_size: int | None,
-    fields: Iterable[str],
-    subset: SubsetLike,
-    parameters: dict[str, Any],
-) -> NewIndex:
-    asked = check_subset(subset)
-    lists = asked is not None and not isinstance(asked, str)
-    options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists)
-    return NewIndex(options, coder, subsets.begin(asked, coder, 0))

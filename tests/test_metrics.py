@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lsqindex import Index
+from lsqindex._inputs.options import read_options
 from lsqindex._storage.format import keys
 from lsqindex.errors import DamagedError, ParameterError
-from lsqindex.index import _read_options
 from lsqindex.metrics import METRICS, NAMES, check_metric
 from lsqindex.testing import reference
 
@@ -73,4 +73,4 @@ def test_a_file_with_an_unknown_metric_is_damaged() -> None:
         writer.run(lambda writer: writer.put(keys.META, keys.OPTIONS, record))
         writer.commit()
     with index._reader() as reader, pytest.raises(DamagedError, match="manhattan"):
-        _read_options(reader)
+        read_options(reader)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import difflib
 import operator
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ import numpy as np
 
 from .._threads.cached import cached_property
 from ..errors import FilterError, shown
+from .ids import read_ids
 from .payloads import MISSING, value_at
 
 #: The operators that compare, and how.
@@ -43,14 +45,17 @@ _MOST_BITS = 4096
 _DEEPEST = 64
 
 
-class Condition:
-    """What a payload must be like. ``names``: the fields it looks at, "$ids" for ids."""
+class Condition(ABC):
+    """What a row must be like."""
 
-    names: frozenset[str]
+    @property
+    @abstractmethod
+    def names(self) -> frozenset[str]:
+        """The fields it looks at; "$ids" for ids."""
 
+    @abstractmethod
     def matches(self, payload: Any) -> bool:
-        """Whether a payload is so (None: there is none)."""
-        raise NotImplementedError
+        """Whether a payload is so (None: there is none). Only for conditions that do not look at ids."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Field(Condition):
     operand: Any
 
     @property
-    def names(self) -> frozenset[str]:  # type: ignore[override]
+    def names(self) -> frozenset[str]:
         """This field's."""
         return frozenset([self.name])
 
@@ -103,10 +108,18 @@ class Field(Condition):
 
 @dataclass(frozen=True)
 class Ids(Condition):
-    """Only these ids; of payloads it knows nothing."""
+    """Only these ids."""
 
     ids: Any
-    names = frozenset(["$ids"])
+
+    @property
+    def names(self) -> frozenset[str]:
+        """That it looks at ids."""
+        return frozenset(["$ids"])
+
+    def matches(self, payload: Any) -> bool:
+        """No payload tells."""
+        raise TypeError("a row has one of these ids or not, whatever its payload is")
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,7 @@ class Every(Condition):
     parts: tuple[Condition, ...]
 
     @property
-    def names(self) -> frozenset[str]:  # type: ignore[override]
+    def names(self) -> frozenset[str]:
         """Those of all parts."""
         return frozenset().union(*(part.names for part in self.parts))
 
@@ -132,7 +145,7 @@ class Either(Condition):
     parts: tuple[Condition, ...]
 
     @property
-    def names(self) -> frozenset[str]:  # type: ignore[override]
+    def names(self) -> frozenset[str]:
         """Those of all parts."""
         return frozenset().union(*(part.names for part in self.parts))
 
@@ -148,7 +161,7 @@ class Not(Condition):
     part: Condition
 
     @property
-    def names(self) -> frozenset[str]:  # type: ignore[override]
+    def names(self) -> frozenset[str]:
         """Those of the other."""
         return self.part.names
 
@@ -183,14 +196,18 @@ def _keys(value: dict[Any, Any]) -> set[tuple[bool, Any]]:
     return {(isinstance(key, bool), key) for key in value}
 
 
-def read_filter(filter: Mapping[Any, Any], read_ids: Callable[[Any], Any]) -> Condition:
-    """The condition that a filter says; FilterError where it says none. ``read_ids`` reads those of ``$ids``.
+def read_filter(filter: Any, kind: str) -> Condition:
+    """The condition of a filter: a mapping over payload fields, or ids of this kind. FilterError where it is invalid.
 
     A filter that is like one of the last ones gives the same condition, whose rows an index may still know.
 
-    >>> read_filter({"year": {"$gte": 2020}}, list)
+    >>> read_filter({"year": {"$gte": 2020}}, "int")
     Field(name='year', test='$gte', operand=2020)
+    >>> read_filter([3, 1], "int")
+    Ids(ids=array([3, 1]))
     """
+    if not isinstance(filter, Mapping):
+        return Ids(read_ids(filter, kind, known=True))
     try:
         # Equal bytes are of equal filters, their types included: 1, 1.0 and True differ.
         packed = pickle.dumps(filter)
@@ -198,7 +215,7 @@ def read_filter(filter: Mapping[Any, Any], read_ids: Callable[[Any], Any]) -> Co
         packed = b""
     condition = _known.get(packed)
     if condition is None:
-        condition = _all_of(filter, read_ids, 0)
+        condition = _all_of(filter, kind, 0)
         if 0 < len(packed) <= _KNOWN_BYTES and "$ids" not in condition.names:
             if len(_known) >= _KNOWN:
                 _known.clear()
@@ -211,7 +228,7 @@ _known: dict[bytes, Condition] = {}
 _KNOWN, _KNOWN_BYTES = 256, 4096
 
 
-def _all_of(filter: Mapping[Any, Any], read_ids: Callable[[Any], Any], depth: int) -> Condition:
+def _all_of(filter: Mapping[Any, Any], kind: str, depth: int) -> Condition:
     _check_depth(depth)
     parts = []
     for name, operand in filter.items():
@@ -219,22 +236,22 @@ def _all_of(filter: Mapping[Any, Any], read_ids: Callable[[Any], Any], depth: in
             raise FilterError(f"filter: expected the name of a field, got {shown(name)}")
         name = str.__str__(name)
         known = name.startswith("$")
-        parts.append(_connected(name, operand, read_ids, depth) if known else _field(name, operand, depth))
+        parts.append(_connected(name, operand, kind, depth) if known else _field(name, operand, depth))
     return parts[0] if len(parts) == 1 else Every(tuple(parts))
 
 
-def _connected(name: str, operand: Any, read_ids: Callable[[Any], Any], depth: int) -> Condition:
+def _connected(name: str, operand: Any, kind: str, depth: int) -> Condition:
     if name == "$ids":
-        return Ids(read_ids(operand))
+        return Ids(read_ids(operand, kind, known=True))
     if name == "$not":
         if not isinstance(operand, Mapping):
             raise FilterError(f"filter: $not takes a filter, got {shown(operand)}")
-        return Not(_all_of(operand, read_ids, depth + 1))
+        return Not(_all_of(operand, kind, depth + 1))
     if name not in _CONNECTIVES:
         raise FilterError(f"filter: {_unknown(name, _CONNECTIVES)}")
     if not isinstance(operand, Sequence) or not operand or not all(isinstance(part, Mapping) for part in operand):
         raise FilterError(f"filter: {name} takes a list of filters, got {shown(operand)}")
-    parts = tuple(_all_of(part, read_ids, depth + 1) for part in operand)
+    parts = tuple(_all_of(part, kind, depth + 1) for part in operand)
     return Every(parts) if name == "$and" else _either(parts)
 
 

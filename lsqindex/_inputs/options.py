@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .._storage.format import kept
+from .._storage.format import kept, keys
 from .._storage.format.meta import Options
+from .._storage.format.records import REMEDY
+from .._storage.lmdb.reader import Reader
+from .._storage.lmdb.writer import Writer
 from ..encoders import Encoder, Layout, make_encoder
 from ..encoders.base import Metric, check_int, is_among
 from ..encoders.coder import Coder
-from ..errors import IndexExistsError, ParameterError, StorageError, shown
-from ..metrics import check_metric
+from ..errors import DamagedError, IndexExistsError, NotAnIndexError, ParameterError, StorageError, shown
+from ..metrics import METRICS, check_metric
 from .payloads import read_fields
 
 Path = str | os.PathLike[str]
@@ -57,6 +60,17 @@ def make_options(
     names = read_fields(fields)
     layout = None if keep_vectors is None else kept.LAYOUTS[keep_vectors]
     return Options(dim, metric, ids, layout, size, uuid.uuid4().bytes, names), Coder(made, dim, metric)
+
+
+def read_options(source: Reader | Writer) -> Options:
+    """The options of an index that exists, checked."""
+    value = source.get(keys.META, keys.OPTIONS)
+    if value is None:
+        raise NotAnIndexError(f"{source.env.path}: an LMDB file, but not an index; pass the path of an index")
+    options = Options.from_record(value)
+    if options.metric not in METRICS:
+        raise DamagedError(f"options: there is no metric {options.metric!r}; {REMEDY}")
+    return options
 
 
 def worth_encoding(encoder: Encoder, dim: int) -> bool:

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._storage.store import Store
+from ..encoders.coder import Coder
+from ..errors import NoVectorsError
+from ..results import Matches
 
 #: So many stored vectors serve as queries.
 _SAMPLED = 200
+
+
+def check_comparable(store: Store, coder: Coder) -> None:
+    """NoVectorsError where no search can be exact."""
+    if store.options.keep_vectors is None and not coder.floats:
+        raise NoVectorsError(
+            "recall: the index keeps no vectors to compare with; create it with keep_vectors='float16'"
+        )
+
+
+def measured(search: Callable[..., Matches], queries: Any, k: int, own: Any, options: Mapping[str, Any]) -> float:
+    """The recall of searches with ``options``; what is exact is found by searching. ``own`` ids do not count."""
+    asked = k if own is None else k + 1
+    same = {name: options[name] for name in ("filter", "threads") if name in options}
+    return recall_of(search(queries, asked, **options).ids, search(queries, asked, recall=1.0, **same).ids, k, own)
 
 
 def sampled_ids(store: Store) -> Any:

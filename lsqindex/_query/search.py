@@ -17,6 +17,8 @@ from .._storage.format.columns import RowNumbers
 from .._storage.store import Store
 from .._threads.pool import in_parallel
 from ..encoders.layout import Tables
+from ..errors import ParameterError
+from ..results import Matches
 from . import tuning, zeros
 from .found import Answer, Found, empty_answer, joined
 from .plan import MakeTables, Plan, filtered, make_plan
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Plans that are kept: few programs ask in more ways.
 _PLANS = 32
+#: A search returns at most so many ids.
+_MOST_IDS = 1 << 28
 
 
 def search(
@@ -41,6 +45,10 @@ def search(
     An estimate of a distance, or a sum in floats, can be a little below zero. It is returned as zero, except for inner
     products; the order of the answers is that of the estimates.
     """
+    if len(vectors) * (query.k or 0) > _MOST_IDS:
+        raise ParameterError(
+            f"k={query.k} for {len(vectors)} queries: a search returns at most {_MOST_IDS:,} ids; pass fewer queries"
+        )
     plan = snapshot.plans.get(query[:-1])
     if plan is None:
         plan = make_plan(snapshot, Store(reader, snapshot.options), query)
@@ -66,6 +74,14 @@ def search(
         answer = _grouped(one)
     np.maximum(answer.distances, snapshot.metric.least, out=answer.distances)
     return answer, plan
+
+
+def matches(answer: Answer, payloads: list[Any] | None, *, single: bool) -> Matches:
+    """An answer as users see it; ``single``: there is one query, of shape (dim,)."""
+    found = Matches(answer.ids[0], answer.distances[0]) if single else Matches(answer.ids, answer.distances)
+    if payloads is not None:
+        found.payloads = payloads[0] if single else payloads
+    return found
 
 
 class Search:

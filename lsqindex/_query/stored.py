@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._inputs.payloads import Payload, read_payloads, unpack
+from .._inputs.payloads import Payload, unpack
 from .._storage.format import kept
 from .._storage.format.columns import RowNumbers
-from .._storage.format.rows import Rows
 from .._storage.store import Store
 from ..encoders.coder import Coder
-from ..errors import NoVectorsError, PayloadError
+from ..errors import NoVectorsError
 
 
 def vectors_of(store: Store, coder: Coder, rows: RowNumbers) -> NDArray[np.float32]:
@@ -47,43 +45,6 @@ def need_vectors(store: Store, coder: Coder, what: str) -> None:
             f"{what}: the index holds codes only, and codes cannot be encoded again; create it with "
             "keep_vectors='float16', or build it anew from the vectors"
         )
-
-
-def unsound(store: Store, coder: Coder, following: Coder | None) -> Iterator[str]:
-    """What is wrong with codes and kept vectors: codes must be such as the encoder makes, and all numbers finite.
-
-    ``following`` is the coder of the codes that are being rewritten.
-    """
-    living, kind, column = store.living(), store.options.keep_vectors, store.next_codes()
-    readable = coder.present or coder.floats
-    if not readable:
-        yield f"codes: could not be checked without their encoder: {coder.why}"
-    for first in range(0, len(living), 1 << 14):
-        rows = living[first : first + (1 << 14)]
-        finite = not readable or bool(np.isfinite(coder.decode(store.codes().gather(rows))).all())
-        if following is not None and following.present and column is not None:
-            rewritten = Rows(column, store.source).gather(rows[rows < store.state.recoded])
-            finite = finite and bool(np.isfinite(following.decode(rewritten)).all())
-        if kind:
-            finite = finite and kept.sound(store.vectors().gather(rows), kind)
-        if not finite:
-            yield f"vectors: NaN, infinite numbers or impossible scales from row {int(rows[0])} on"
-
-
-def unsound_payloads(store: Store) -> Iterator[str]:
-    """What is wrong with payloads: each must be a mapping, and indexed fields must have its values."""
-    column, living, fields = store.payloads(), store.living(), store.options.fields
-    for first in range(0, len(living) if column is not None else 0, 1 << 12):
-        rows = living[first : first + (1 << 12)]
-        given = payloads_of(store, rows)
-        stored = [store.field(number).gather(rows) for number in range(len(fields))]
-        try:
-            wanted = read_payloads(given, len(given), fields)[1:]
-        except PayloadError as error:
-            yield f"from row {int(rows[0])} on: {error}"
-        else:
-            if wanted != stored:
-                yield f"payloads: indexed fields have other values, from row {int(rows[0])} on"
 
 
 class StoredVectors:

@@ -21,7 +21,9 @@ from .store import Store
 
 
 def problems(reader: Reader, options: Options) -> list[str]:
-    """What is wrong in a snapshot; nothing, if it is sound."""
+    """What is wrong in a snapshot; nothing, if it is sound. Everything is looked at again."""
+    reader.file.check_pages(reader.txn)
+    reader.env.forget()
     return list(_problems(reader, options))
 
 

@@ -222,6 +222,15 @@ def _publish(options: Options, ids: Ids, upsert: bool, writer: Writer) -> None:
     subsets.follow(writer, len(ids), gone)
 
 
+def check_alone(ids: Any, payloads: Any) -> None:
+    """IdError where ids or payloads come beside an iterator, and not with its batches."""
+    if ids is not None or payloads is not None:
+        raise IdError(
+            "ids and payloads: with an iterator they come with its batches, as pairs (vectors, ids) or triples "
+            "(vectors, ids, payloads)"
+        )
+
+
 def add_batches(add: Callable[..., Ids], batches: Iterator[Any], kind: str, report: Progress | None) -> Ids:
     """Add the batches of an iterator, each by ``add(vectors, …)``, a transaction of its own; all ids."""
     given: list[Any] = []

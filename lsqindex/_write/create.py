@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from .._inputs.options import Path, new_path
+from .._inputs.options import Path, make_options, new_path
 from .._storage.format import keys
 from .._storage.format.meta import Options
 from .._storage.lmdb import files
@@ -13,9 +15,31 @@ from .._storage.lmdb.env import Env
 from .._storage.lmdb.in_memory import memory_env
 from .._storage.lmdb.registry import Lease
 from .._storage.lmdb.writer import Writer, write
+from .._subsets import stored as subsets
 from .._subsets.base import Structure
+from .._subsets.stored import SubsetLike, check_subset
+from ..encoders import Encoder
+from ..encoders.base import Metric
 from ..encoders.coder import Coder
 from ..errors import IndexExistsError
+
+
+def new_index(
+    dim: int,
+    metric: Metric,
+    encoder: str | Encoder,
+    keep_vectors: str | None,
+    ids: str,
+    train_size: int | None,
+    fields: Iterable[str],
+    subset: SubsetLike,
+    parameters: dict[str, Any],
+) -> NewIndex:
+    """What an index with these options begins with; ParameterError where one is invalid."""
+    asked = check_subset(subset)
+    lists = asked is not None and not isinstance(asked, str)
+    options, coder = make_options(dim, metric, encoder, keep_vectors, ids, train_size, fields, parameters, lists=lists)
+    return NewIndex(options, coder, subsets.begin(asked, coder, 0))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from .._subsets import stored as subsets
 def read_deletion(ids: Any, kind: str) -> Any:
     """What is to be deleted: ids, each once, or a condition on payloads."""
     if isinstance(ids, Mapping):
-        return read_filter(ids, lambda own: read_ids(own, kind, known=True))
+        return read_filter(ids, kind)
     return once(read_ids(ids, kind, known=True))
 
 

@@ -411,7 +411,7 @@ class IndexMachine(RuleBasedStateMachine):
         """All of them, and what filters find; which fields are indexed must not matter."""
         assert index.payloads(names) == [self.payloads[name] for name in names]
         chosen = FILTERS[int(rng.integers(len(FILTERS)))]
-        condition = read_filter(chosen, list)
+        condition = read_filter(chosen, "int")
         wanted = [name for name in names if condition.matches(self.payloads[name])]
         assert plain(index.ids(chosen)) == wanted
         found = index.search(grid(1, self.step), k=3, filter=chosen, with_payloads=True)

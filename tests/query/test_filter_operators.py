@@ -275,7 +275,7 @@ def filled(request: pytest.FixtureRequest) -> Any:
 def test_a_search_finds_k_wherever_k_rows_match(filled: Any, filter: Any, k: int) -> None:
     index, vectors, given, how = filled
     ids = index.ids()
-    condition = read_filter({name: own for name, own in filter.items() if name != "$ids"}, list)
+    condition = read_filter({name: own for name, own in filter.items() if name != "$ids"}, "int")
     some = set(filter.get("$ids", ids.tolist()))
     wanted = [name for name in ids.tolist() if name in some and condition.matches(given[name])]
     assert index.ids(filter).tolist() == wanted

@@ -143,7 +143,7 @@ def test_the_file_of_format_3_with_indexed_fields_opens_and_answers(opened: Call
         del given[100:130]
         assert index.payloads([*names, "without"]) == [*given, None]
         for filter in ({"lang": "eo"}, {"meta.year": {"$gte": 1994}}, {"lang": {"$ne": "en"}, "meta": True}):
-            condition = read_filter(filter, list)
+            condition = read_filter(filter, "int")
             wanted = [
                 name
                 for name, payload in zip([*names, "without"], [*given, None], strict=True)
