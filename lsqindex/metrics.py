@@ -24,6 +24,8 @@ from .errors import ParameterError, shown
 
 #: What a metric may be called.
 MetricName = Literal["l2", "cosine", "ip"]
+#: The two distances that an encoder knows.
+Base = Literal["l2", "ip"]
 
 #: float32 rows, wider for the type checker; see ``lsqindex._inputs.vectors``.
 _Vectors = NDArray[np.floating[Any]]
@@ -36,7 +38,7 @@ class Metric(ABC):
     #: The number by which the kernels know it (``cython_src/exact.h``).
     number: ClassVar[int]
     #: Which distance the tables of an encoder are made for, and what to multiply them by.
-    base: ClassVar[Literal["l2", "ip"]]
+    base: ClassVar[Base]
     share: ClassVar[float] = 1.0
     #: Whether only the direction of a vector counts. A vector of zeros then has none: it is at distance 1 from all.
     unit: ClassVar[bool] = False

@@ -1,6 +1,7 @@
 """Each metric is one object: what it says of distances is what the kernels and the hosts use."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from lsqindex import Index
 from lsqindex._inputs.options import read_options
 from lsqindex._storage.format import keys
 from lsqindex.errors import DamagedError, ParameterError
-from lsqindex.metrics import METRICS, NAMES, check_metric
+from lsqindex.metrics import METRICS, NAMES, MetricName, check_metric
 from lsqindex.testing import reference
 
 RNG = np.random.default_rng(5)
@@ -58,11 +59,8 @@ def test_a_metric_that_there_is_not_is_refused() -> None:
             check_metric(wrong)
 
 
-def test_the_command_line_knows_every_metric() -> None:
-    pytest.importorskip("typer")
-    from lsqindex.cli.options import Metric
-
-    assert tuple(metric.value for metric in Metric) == NAMES
+def test_type_checkers_and_the_command_line_know_every_metric() -> None:
+    assert get_args(MetricName) == NAMES
 
 
 def test_a_file_with_an_unknown_metric_is_damaged() -> None:

@@ -34,8 +34,8 @@ def search(
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="Number of nearest neighbours.")] = 10,
     strategy: Annotated[
         opt.Strategy, typer.Option(help="Scan all codes, or only the candidates of the multi-index.")
-    ] = opt.Strategy.auto,
-    distance: Annotated[opt.Ranking, typer.Option(help="How queries are compared with codes.")] = opt.Ranking.auto,
+    ] = "auto",
+    distance: Annotated[opt.Ranking, typer.Option(help="How queries are compared with codes.")] = "auto",
     rerank: Annotated[
         int | None,
         typer.Option(min=0, help="Candidates to re-rank by kept vectors; as many as needed if not given."),
@@ -69,8 +69,8 @@ def search(
         index = stack.enter_context(Index.open(path, read_only=True))
         asked: dict[str, Any] = {
             "k": k,
-            "strategy": strategy.value,
-            "distance": distance.value,
+            "strategy": strategy,
+            "distance": distance,
             "probes": probes,
             "candidates": candidates,
             "filter": read_filter(only, id_kind(index)),

@@ -11,6 +11,7 @@ import typer
 
 from .. import Index, MultiIndex
 from ..errors import IdError, LsqIndexError, VectorError
+from ..metrics import MetricName
 from . import options as opt
 from . import show
 from .source import Block, InputError, Source, Wanted
@@ -24,7 +25,7 @@ def create(
     like: Annotated[
         str | None, typer.Option(metavar="VECTORS", help="Take the number of dimensions from this file.")
     ] = None,
-    metric: Annotated[opt.Metric, typer.Option(help="How distances are measured; l2 is squared.")] = opt.Metric.l2,
+    metric: Annotated[MetricName, typer.Option(help="How distances are measured; l2 is squared.")] = "l2",
     encoder: Annotated[str, typer.Option(help="How vectors are compressed; see [bold]lsqindex encoders[/].")] = "lsq",
     bits: opt.Bits = None,
     parameter: opt.Parameters = None,
@@ -39,11 +40,11 @@ def create(
         typer.Option(
             help="What lets a search read only part of the rows: cells, or a multi-index; auto: cells when they pay."
         ),
-    ] = opt.Subset.auto,
+    ] = "auto",
     table_bits: Annotated[
         int | None, typer.Option(min=4, max=20, help="Multi-index: bits per table; chosen automatically if not given.")
     ] = None,
-    ids: Annotated[opt.IdKind, typer.Option(help="What ids are.")] = opt.IdKind.int,
+    ids: Annotated[opt.IdKind, typer.Option(help="What ids are.")] = "int",
     train_size: Annotated[
         int | None, typer.Option(min=1, help="Train automatically at this many vectors; 10,000 by default.")
     ] = None,
@@ -60,20 +61,20 @@ def create(
     """
     if (dim is None) == (like is None):
         raise typer.BadParameter("give --dim, or --like with a file of vectors")
-    if table_bits is not None and subset is not opt.Subset.multi_index:
+    if table_bits is not None and subset != "multi-index":
         raise typer.BadParameter("--table-bits goes with --subset multi-index")
     if like is not None:
         with open_source(like, Wanted(file_format, column, None, dataset)) as source:
             dim = source.dim
     chosen: dict[str, Any] = {
-        "metric": metric.value,
+        "metric": metric,
         "encoder": encoder,
-        "ids": ids.value,
+        "ids": ids,
         "train_size": train_size,
         "subset": _subset(subset, table_bits),
     }
     if keep_vectors is not None:
-        chosen["keep_vectors"] = None if keep_vectors is opt.Kept.none else keep_vectors.value
+        chosen["keep_vectors"] = None if keep_vectors == "none" else keep_vectors
     with Index.create(path, dim or 0, **chosen, **parameters(parameter, bits)) as index:
         if as_json:
             show.print_json(index.stats())
@@ -134,9 +135,9 @@ def add(
 
 def _subset(asked: opt.Subset, table_bits: int | None) -> Any:
     """As ``Index.create`` takes it."""
-    if asked is opt.Subset.multi_index:
+    if asked == "multi-index":
         return MultiIndex(table_bits)
-    return None if asked is opt.Subset.none else asked.value
+    return None if asked == "none" else asked
 
 
 def _add_blocks(index: Index, source: Source, ids: Any, upsert: bool, batch: int, threads: int | None) -> int:

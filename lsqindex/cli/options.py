@@ -2,62 +2,20 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-
-class Metric(str, Enum):
-    """The distance between two vectors."""
-
-    l2 = "l2"
-    cosine = "cosine"
-    ip = "ip"
-
-
-class Kept(str, Enum):
-    """How vectors are kept beside their codes."""
-
-    float32 = "float32"
-    float16 = "float16"
-    int8 = "int8"
-    none = "none"
-
-
-class IdKind(str, Enum):
-    """What ids are."""
-
-    int = "int"
-    str = "str"
-
-
-class Subset(str, Enum):
-    """Structures that let a search read only part of the rows."""
-
-    auto = "auto"
-    cells = "cells"
-    multi_index = "multi-index"
-    none = "none"
-
-
-class Strategy(str, Enum):
-    """How a search finds candidates."""
-
-    auto = "auto"
-    scan = "scan"
-    subset = "subset"
-
-
-class Ranking(str, Enum):
-    """How a search ranks candidates."""
-
-    auto = "auto"
-    asymmetric = "asymmetric"
-    symmetric = "symmetric"
-    score = "score"
-
+#: How vectors are kept beside their codes.
+Kept = Literal["float32", "float16", "int8", "none"]
+#: What ids are.
+IdKind = Literal["int", "str"]
+#: Structures that let a search read only part of the rows.
+Subset = Literal["auto", "cells", "multi-index", "none"]
+#: How a search finds candidates, and how it ranks them.
+Strategy = Literal["auto", "scan", "subset"]
+Ranking = Literal["auto", "asymmetric", "symmetric", "score"]
 
 IndexFile = Annotated[Path, typer.Argument(metavar="INDEX", help="The file of the index.")]
 Vectors = Annotated[

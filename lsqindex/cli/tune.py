@@ -11,6 +11,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from ..metrics import MetricName
 from . import options as opt
 from . import show
 from .plot import scatter
@@ -35,7 +36,7 @@ def tune(
     limit: Annotated[
         int | None, typer.Option("--bytes", min=1, help="Most bytes per vector, everything included.")
     ] = None,
-    metric: Annotated[opt.Metric, typer.Option(help="How distances are measured.")] = opt.Metric.l2,
+    metric: Annotated[MetricName, typer.Option(help="How distances are measured.")] = "l2",
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="Of the k nearest.")] = 10,
     growth: Annotated[
         float, typer.Option(min=1, help="Keep the recall until there are this many times the file's vectors.")
@@ -80,7 +81,7 @@ def tune(
     drawn = drawn[np.random.default_rng(0).permutation(len(drawn))]
     rows, fresh, chosen_by = drawn[held_out:], drawn[mine:held_out], drawn[:mine]
     wanted = growth * max(count or 0, len(drawn))
-    task = Task(rows, chosen_by, fresh, metric.value, k, wanted)
+    task = Task(rows, chosen_by, fresh, metric, k, wanted)
     with Console(stderr=True).status("trying") as status:
         trials, chosen, reached = recommend(task, recall, limit, begin, seconds, status.update)
     if as_json:

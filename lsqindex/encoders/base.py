@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._inputs.vectors import BLOCK_ROWS, Vectors, open_rows, read_rows, sample_rows
 from .._threads.pool import in_parallel
 from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError, shown
-from ..metrics import METRICS, MetricName, check_metric
+from ..metrics import METRICS, Base, MetricName, check_metric
 from .layout import Layout, Tables
 from .linalg import lengths
 
@@ -118,7 +118,7 @@ class Encoder(ABC):
         """Reconstruct vectors from field numbers."""
 
     @abstractmethod
-    def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
+    def _tables(self, queries: Vectors, metric: Base, symmetric: bool) -> Tables:
         """Return tables that sum to the squared L2 distance, or to minus the inner product."""
 
     def _min_vectors(self) -> tuple[int, str]:

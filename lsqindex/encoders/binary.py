@@ -12,7 +12,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from .._compiled.encoding import Linear
 from .._inputs.vectors import Vectors
 from .._threads.cached import cached_property
 from ..errors import ParameterError
+from ..metrics import Base
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import Layout, Tables
 from .linalg import Float32, mean_of, principal_axes, product
@@ -72,7 +72,7 @@ class BinaryEncoder(Encoder):
     def _embed(self, fields: Fields) -> Vectors:
         return 2 * fields.astype(np.float32) - 1
 
-    def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
+    def _tables(self, queries: Vectors, metric: Base, symmetric: bool) -> Tables:
         if symmetric and metric == "l2":
             # As `_encode`, by one product: a bit that rounding decides may differ, and a query does not wait for it.
             values = np.empty((len(queries), 2 * self.bits), np.float32)

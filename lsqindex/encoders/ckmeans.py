@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .._inputs.vectors import Vectors
+from ..metrics import Base
 from .base import Config, Fields, Progress, State, StateReader, check_int
 from .clustering import Codebooks, kmeans, moved_centres, nearest_centres
 from .layout import Tables
@@ -107,7 +106,7 @@ class CKMeans(PQ):
     def _decode(self, fields: Fields) -> Vectors:
         return self._mean + product(self._codebooks.decode(fields), self._rotation.T)
 
-    def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
+    def _tables(self, queries: Vectors, metric: Base, symmetric: bool) -> Tables:
         if symmetric:
             queries = self._decode(self._encode(queries))
         if metric == "ip":

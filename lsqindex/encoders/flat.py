@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from .._inputs.vectors import Vectors
 from ..errors import CodeError
+from ..metrics import Base
 from .base import Config, Encoder, Fields, Progress, State, StateReader
 from .layout import Layout, Tables
 from .registry import register_encoder
@@ -64,6 +63,6 @@ class Flat(Encoder):
     def _embed(self, fields: Fields) -> Vectors:
         return self._decode(fields)
 
-    def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
+    def _tables(self, queries: Vectors, metric: Base, symmetric: bool) -> Tables:
         del metric, symmetric
         return Tables(queries, np.zeros(len(queries), np.float32))

@@ -28,7 +28,7 @@ from .._compiled.encoding import Linear
 from .._inputs.vectors import BLOCK_ROWS, Vectors
 from .._threads.cached import cached_property
 from ..errors import ParameterError, StateError
-from ..metrics import METRICS
+from ..metrics import METRICS, Base
 from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import MARGIN_SHARES, Layout, Tables, field_bits
 from .linalg import Float32, mean_of, principal_axes, product, ridge, squares
@@ -380,7 +380,7 @@ class LSQ(Encoder):
 
     # -- distances ----------------------------------------------------------------------------
 
-    def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
+    def _tables(self, queries: Vectors, metric: Base, symmetric: bool) -> Tables:
         if symmetric and metric == "l2":
             # The distance between coded values (section 3.1), in steps of θ, so that sums are exact;
             # for two levels it is Hamming.

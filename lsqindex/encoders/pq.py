@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from .._inputs.vectors import Vectors
 from ..errors import ParameterError
+from ..metrics import Base
 from .base import Config, Encoder, Fields, Progress, State, StateReader, check_int
 from .clustering import Codebooks, kmeans
 from .layout import Layout, Tables
@@ -86,7 +85,7 @@ class PQ(Encoder):
     def _embed(self, fields: Fields) -> Vectors:
         return self._codebooks.embed(fields)
 
-    def _tables(self, queries: Vectors, metric: Literal["l2", "ip"], symmetric: bool) -> Tables:
+    def _tables(self, queries: Vectors, metric: Base, symmetric: bool) -> Tables:
         if symmetric:
             queries = self._decode(self._encode(queries))
         return self._codebooks.tables(queries, metric)

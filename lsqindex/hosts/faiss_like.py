@@ -97,7 +97,7 @@ class Index:
     @property
     def metric_type(self) -> int:
         """``METRIC_L2`` or ``METRIC_INNER_PRODUCT``."""
-        return METRIC_INNER_PRODUCT if self._index.metric == "ip" else METRIC_L2
+        return next(number for number, name in _METRICS.items() if name == self._index.metric)
 
     # -- changing -----------------------------------------------------------------------------
 

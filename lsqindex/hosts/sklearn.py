@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..index import Index, Kept
+from ..metrics import MetricName
 from .files import in_own_folder
 
 try:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Graph = Literal["distance", "connectivity"]
+
+#: Our names of scikit-learn's metrics. "euclidean" is the root of what the index returns.
+_METRICS: dict[str, MetricName] = {"euclidean": "l2", "sqeuclidean": "l2", "cosine": "cosine"}
 
 
 class LsqNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -84,11 +88,11 @@ class LsqNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """Fill the index with the rows of ``X``."""
         if self.mode not in ("distance", "connectivity"):
             raise ValueError(f"mode={self.mode!r}: 'distance' or 'connectivity' is needed")
-        if self.metric not in ("euclidean", "sqeuclidean", "cosine"):
-            raise ValueError(f"metric={self.metric!r}: 'euclidean', 'sqeuclidean' or 'cosine' is needed")
+        if self.metric not in _METRICS:
+            raise ValueError(f"metric={self.metric!r}: one of {', '.join(_METRICS)} is needed")
         vectors = validate_data(self, X, dtype=np.float32)
         options: dict[str, Any] = {
-            "metric": "cosine" if self.metric == "cosine" else "l2",
+            "metric": _METRICS[self.metric],
             "encoder": self.encoder,
             "keep_vectors": self.keep_vectors,
             "train_size": self.train_size,
