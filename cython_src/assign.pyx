@@ -11,6 +11,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from header cimport LSQ_HEADER, lsq_checksum, lsq_header
+
 from lsqindex._compiled import encoding
 
 
@@ -27,7 +29,6 @@ cdef extern from "assign.h" nogil:
                       const float *squares, int64_t k, float *products)
 
 cdef extern from "entries.h" nogil:
-    enum: LSQ_HEADER
     uint64_t lsq_entries_size(uint64_t count, uint64_t width)
     void lsq_entries_pack(const uint8_t *codes, const uint32_t *rows, uint64_t count, uint64_t width, uint64_t head,
                           uint8_t *to)
@@ -36,19 +37,6 @@ cdef extern from "entries.h" nogil:
     int lsq_entries_sound(const uint8_t *payload, uint64_t count, uint64_t width, uint32_t limit)
     int lsq_record_is(const uint8_t *record, uint64_t size, uint8_t kind, uint64_t first, uint32_t width,
                       uint32_t generation, uint32_t head)
-    uint64_t lsq_checksum(const uint8_t *p, uint64_t size, uint64_t seed)
-
-cdef extern from "header.h" nogil:
-    ctypedef struct lsq_header:
-        uint8_t kind
-        uint32_t count
-        uint64_t first
-        uint32_t width
-        uint32_t generation
-        uint64_t size
-        uint32_t head
-        uint32_t zero
-        uint64_t checksum
 
 
 cdef class Centres:

@@ -10,10 +10,11 @@
 #include <stdint.h>
 
 #include "bytes.h"
+#include "header.h"
 #include "simd.h"
 
 enum { LSQ_BLOCK_ROWS = 32 };
-enum { LSQ_HEADER = 48, LSQ_HEADER_COUNT = 4, LSQ_HEADER_WIDTH = 16 }; /* _storage/format/records.py */
+enum { LSQ_HEADER_COUNT = 4, LSQ_HEADER_WIDTH = 16 }; /* where the header has them */
 
 typedef struct {
     const uint32_t *starts, *counts;

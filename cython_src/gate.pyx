@@ -366,8 +366,8 @@ cdef class LockFile(File):
 cdef class Block:
     """A ``with`` block that is set up by Python code and left by C code.
 
-    ``begin(block)`` takes what the block needs, a thing at a time, as ``block.hold(Pass(gate))``, and returns what
-    ``as`` gives. ``_end(error)`` of a subclass runs when the block is left, before everything held is let go of, the
+    ``begin(block)``, or ``_begin()`` of a subclass, takes what the block needs, a thing at a time, as
+    ``block.hold(Pass(gate))``, and returns what ``as`` gives. ``_end(error)`` of a subclass runs when the block is left, before everything held is let go of, the
     last thing first. The same happens if ``begin`` fails, and when the block is freed.
 
     LMDB ties a write transaction to the thread that began it. When another thread leaves such a block, its own thread
@@ -416,9 +416,6 @@ cdef class Block:
             self._end(error)
         finally:
             self.release()
-
-    def _begin(self):
-        raise NotImplementedError
 
     def _end(self, error):
         pass
@@ -566,16 +563,13 @@ cdef class WriteBlock(Block):
         if isinstance(error, lmdb.Error):
             raise self._translated(error) from error
 
-    def _translated(self, error):
-        raise NotImplementedError
-
 
 @cython.no_gc_clear
 cdef class ReadBlock(Block):
     """A ``with`` block that reads a snapshot. Every search passes here.
 
-    Most find the file where it was, and the state that the last one found. ``_anew`` of a subclass does the rest: it
-    opens, follows, decodes and checks whatever has changed, and knows the errors.
+    Most find the file where it was, and the state that the last one found. A subclass does the rest: ``_anew`` opens,
+    follows, decodes and checks whatever has changed, and ``_translated`` knows the errors of LMDB.
     """
 
     cdef readonly object env
@@ -623,12 +617,6 @@ cdef class ReadBlock(Block):
                 self._file.check_unchanged(self.place.txn)
         elif isinstance(error, lmdb.Error):
             raise self._translated(error) from error
-
-    def _anew(self, check):
-        raise NotImplementedError
-
-    def _translated(self, error):
-        raise NotImplementedError
 
 
 # -- what other threads have left behind ----------------------------------------------------------

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define LSQ_HEADER_SIZE 48
+enum { LSQ_HEADER = 48 }; /* its bytes */
 
 #pragma pack(push, 1)
 typedef struct {

@@ -13,22 +13,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcmp, memcpy
 
 from column cimport column_of, lsq_column
+from header cimport LSQ_HEADER, lsq_checksum, lsq_header
 
-
-cdef extern from "checksum.h" nogil:
-    uint64_t lsq_checksum(const uint8_t *p, uint64_t size, uint64_t seed)
-
-cdef extern from "header.h" nogil:
-    enum: LSQ_HEADER_SIZE
-    ctypedef struct lsq_header:
-        uint32_t count
-        uint64_t first
-        uint32_t width
-        uint32_t generation
-        uint64_t size
-        uint32_t head
-        uint32_t zero
-        uint64_t checksum
 
 cdef extern from "pages.h" nogil:
     enum: LSQ_META_SIZE
@@ -67,7 +53,7 @@ def encode(bytes kind not None, uint32_t count, uint64_t first, uint32_t width, 
     """The record of a payload, header first; see _storage/format/records.py."""
     cdef uint64_t size = payload.shape[0]
     cdef const uint8_t *body = &payload[0] if size else NULL
-    cdef bytes record = PyBytes_FromStringAndSize(NULL, LSQ_HEADER_SIZE + size)
+    cdef bytes record = PyBytes_FromStringAndSize(NULL, LSQ_HEADER + size)
     cdef uint8_t *to = <uint8_t *>PyBytes_AS_STRING(record)
     cdef lsq_header *header = <lsq_header *>to
     if len(kind) != 1:
@@ -77,9 +63,9 @@ def encode(bytes kind not None, uint32_t count, uint64_t first, uint32_t width, 
     header.count, header.first, header.width, header.generation = count, first, width, generation
     header.size, header.head, header.zero = size, head, 0
     with nogil:
-        header.checksum = lsq_checksum(body, size, lsq_checksum(to, LSQ_HEADER_SIZE - 8, 0))
+        header.checksum = lsq_checksum(body, size, lsq_checksum(to, LSQ_HEADER - 8, 0))
         if size:
-            memcpy(to + LSQ_HEADER_SIZE, body, size)
+            memcpy(to + LSQ_HEADER, body, size)
     return record
 
 
@@ -87,13 +73,13 @@ def decode(const uint8_t[::1] value not None):
     """(kind, count, first, width, generation, head) of a record; None where it is none, False where its checksum differs."""
     cdef uint64_t size = value.shape[0], found
     cdef const lsq_header *header
-    if size < LSQ_HEADER_SIZE:
+    if size < LSQ_HEADER:
         return None
     header = <const lsq_header *>&value[0]
-    if memcmp(&value[0], b"LSQ", 3) or header.zero or header.size != size - LSQ_HEADER_SIZE:
+    if memcmp(&value[0], b"LSQ", 3) or header.zero or header.size != size - LSQ_HEADER:
         return None
     with nogil:
-        found = lsq_checksum(&value[0] + LSQ_HEADER_SIZE, header.size, lsq_checksum(&value[0], LSQ_HEADER_SIZE - 8, 0))
+        found = lsq_checksum(&value[0] + LSQ_HEADER, header.size, lsq_checksum(&value[0], LSQ_HEADER - 8, 0))
     if found != header.checksum:
         return False
     return (<const char *>&value[3])[:1], header.count, header.first, header.width, header.generation, header.head
@@ -108,7 +94,7 @@ def peek(list values not None):
     cdef uint64_t[::1] sums = checksums
     for i in range(n):
         value = values[i]
-        if value.shape[0] < LSQ_HEADER_SIZE:
+        if value.shape[0] < LSQ_HEADER:
             return counts, checksums, i
         to[i] = (<const lsq_header *>&value[0]).count
         sums[i] = (<const lsq_header *>&value[0]).checksum

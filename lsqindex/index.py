@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -294,7 +294,7 @@ class Index:
     @property
     def metric(self) -> Metric:
         """ "l2", "cosine" or "ip"."""
-        return self._options.metric  # type: ignore[return-value]
+        return cast(Metric, self._options.metric)
 
     @property
     def encoder(self) -> Encoder:

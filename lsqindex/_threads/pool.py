@@ -55,20 +55,23 @@ def in_parallel(
 class _Task(Generic[Part, Result]):
     """What is left to do, and what was done."""
 
-    results: list[Result]
-
     def __init__(self, work: Callable[[Part], Result], parts: Sequence[Part], helpers: int, share: Sharing) -> None:
         self._work, self._parts, self._share = work, parts, share
         self._next, self._stopped = count(), False
-        self.results = [None] * len(parts)  # type: ignore[list-item]
+        self._results: dict[int, Result] = {}
         #: One for each helper that has not begun; and what became of those that have: an error, or None.
         self._tickets, self._helpers = [None] * helpers, helpers
         self._ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
+    @property
+    def results(self) -> list[Result]:
+        """Of all parts, in their order."""
+        return [self._results[number] for number in range(len(self._parts))]
+
     def work_off(self) -> None:
         """Do one part after another, as long as there are any."""
         while not self._stopped and (number := next(self._next)) < len(self._parts):
-            self.results[number] = self._work(self._parts[number])
+            self._results[number] = self._work(self._parts[number])
 
     def help(self) -> None:
         """Work on it in another thread, if the caller has not finished it."""

@@ -57,7 +57,7 @@ class Addition:
         self.threads = 1 if threads is None and n <= BLOCK_ROWS else thread_count(threads)
         self.payloads = None if payloads is None else read_payloads(payloads, n, options.fields)
         self.ids = None if ids is None and options.ids == "int" else new_ids(ids, options.ids, n)
-        self._ahead: tuple[Coder | None, Any] = (None, None)
+        self._ahead: tuple[Coder, tuple[NDArray[np.uint8], Any]] | None = None
 
     def encode_ahead(self, coder: Coder) -> int:
         """Encode now what :func:`add` will need if the coder is still the same then; about how many bytes to write."""
@@ -82,8 +82,8 @@ class Addition:
 
     def encoded(self, coder: Coder, first: int = 0, end: int | None = None) -> tuple[NDArray[np.uint8], Any]:
         """Codes, and vectors as they are kept, of some of them, or of all."""
-        if end is None and self._ahead[0] is coder:
-            return self._ahead[1]  # type: ignore[no-any-return]
+        if end is None and self._ahead is not None and self._ahead[0] is coder:
+            return self._ahead[1]
         block, kept = read_rows(self.rows, slice(first, end), first=first), self.options.keep_vectors
         return coder.encode(block, self.threads), None if kept is None else to_bytes(block, kept, first)
 

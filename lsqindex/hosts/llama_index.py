@@ -22,6 +22,7 @@ import numpy as np
 
 from ..errors import IndexExistsError, IndexMissingError, NotAnIndexError, ParameterError, UnknownIdError
 from ..index import Index
+from ..metrics import METRICS
 
 try:
     import fsspec
@@ -288,7 +289,8 @@ class LsqVectorStore(BasePydanticVectorStore):
     def __getstate__(self) -> dict[str, Any]:
         if self._index is not None and self.path is None:
             raise ParameterError("a store in memory cannot be pickled: persist(path) it, and pickle that")
-        return super().__getstate__()  # type: ignore[no-any-return]
+        state: dict[str, Any] = super().__getstate__()
+        return state
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -426,9 +428,9 @@ def _stored(index: Index, names: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _similarities(index: Index, distances: Any) -> list[float]:
-    if index.metric == "cosine":
-        return (1 - distances).tolist()  # type: ignore[no-any-return]
-    return (-distances if index.metric == "ip" else -np.sqrt(distances)).tolist()  # type: ignore[no-any-return]
+    near = -np.sqrt(distances) if index.metric == "l2" else METRICS[index.metric].similarities(distances)
+    similarities: list[float] = near.tolist()
+    return similarities
 
 
 def _diverse(

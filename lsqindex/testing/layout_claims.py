@@ -19,29 +19,20 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from .._inputs.vectors import Vectors
 from ..encoders import Encoder
 from ..encoders.base import Distance, Metric
 from ..encoders.layout import MARGIN_SHARES
 from ..index import Index
 from ..metrics import METRICS, NAMES
 from . import reference
+from .claims import Claims
 
 
-class LayoutClaims:
-    """Tests of what ``layout``, ``hashes`` and ``tables`` say. ``EncoderConformance`` has the rest."""
+class LayoutClaims(Claims):
+    """Tests of what ``layout``, ``hashes`` and ``tables`` say."""
 
     #: The share of the nearest that reconstructions find and sums of look-ups have to find, too.
     min_share_of_decode: float = 0.8
-
-    @property
-    def vectors(self) -> Vectors:
-        """What the encoder is trained on and asked to encode."""
-        raise NotImplementedError
-
-    def fitted(self) -> Encoder:
-        """The fitted encoder."""
-        raise NotImplementedError
 
     def test_fields_are_below_their_levels(self) -> None:
         """``layout.levels`` says how many values each field takes, and tables have no look-ups for others."""
