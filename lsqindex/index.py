@@ -313,7 +313,7 @@ class Index:
 
     @property
     def subset(self) -> MultiIndex | Cells | None:
-        """The subset structure, with the bits of its tables if they are known; None if there is none."""
+        """The subset structure, a :class:`Cells` or a :class:`MultiIndex`; None if there is none."""
         with self._reader() as reader:
             coder = self._coder(reader)
             structure = subsets.of(reader, coder)
@@ -491,18 +491,17 @@ class Index:
         k
             The number of neighbours.
         strategy
-            "scan" reads all codes, "subset" reads the rows that the multi-index returns, and "auto" chooses: it scans
-            if there is no multi-index, if few rows are in it, or if the codes do not suit it. :meth:`explain` shows
-            the choice.
+            "scan" reads all codes, "subset" reads the nearest cells or the rows that the multi-index returns, and
+            "auto" chooses: it scans if there is neither, or if a scan is faster. :meth:`explain` shows the choice.
         distance
             "asymmetric" compares the query itself with codes, "symmetric" compares its code (section 3.1 of the
             paper), and "auto" takes the best that the encoder supports. "score" ranks by the number of tables of the
             multi-index that return a row (section 3.2); the distance is then the number of tables that do not, with
             ties ordered by the code's distance.
         recall
-            The share of the true neighbours to find, above 0 and at most 1. If vectors are kept, the search decides for
-            each query how many candidates to re-rank for it; 1.0 compares all kept vectors exactly. ``rerank``,
-            ``distance``, ``probes`` and ``candidates`` override it. Without kept vectors, codes alone decide.
+            The share of the true neighbours to find, above 0 and at most 1. The search decides for each query how many
+            cells to visit and, if vectors are kept, how many candidates to re-rank; 1.0 compares all kept vectors
+            exactly. ``rerank``, ``distance``, ``probes`` and ``candidates`` override it.
         rerank
             How many candidates to re-rank (never fewer than ``k``): exactly if vectors are kept, by the asymmetric
             distance if not. By default, a search with kept vectors re-ranks as many as ``recall`` needs. 0, or naming
@@ -511,11 +510,12 @@ class Index:
             Only these rows can be found: an array of ids, or a mapping over payload fields such as
             ``{"lang": "en", "year": {"$gte": 2020}}``.
         probes
-            Look into exactly this many buckets of the multi-index, the nearest to the query in all tables together.
-            There may then be fewer than ``k`` rows. By default 16 per table, and more until there are enough rows.
+            Visit exactly this many cells, the nearest to the query; by default as many as ``recall`` needs. Or look
+            into exactly this many buckets of the multi-index, the nearest in all tables together; by default 16 per
+            table, and more until there are enough rows. With few probes, there may be fewer than ``k`` rows.
         candidates
-            Rank this many rows by distance, those that most buckets return. By default four times the larger of ``k``
-            and ``rerank``, and at least 256.
+            Of the rows that the multi-index returns, rank this many by distance, those that most buckets return. By
+            default four times the larger of ``k`` and ``rerank``, and at least 256.
         progressive
             If False, read every code completely. Otherwise, if the encoder has learned that it pays, a row whose first
             bytes are far from the query is not read further.
@@ -536,7 +536,7 @@ class Index:
         VectorError
             If the queries have a wrong shape or dtype, or numbers that are not finite.
         ParameterError
-            If an option is invalid, or needs a multi-index that the index does not have.
+            If an option is invalid, or needs a subset structure that the index does not have.
         FilterError
             If the filter is invalid.
         DamagedError
@@ -963,7 +963,7 @@ class Index:
         Parameters
         ----------
         subset
-            "multi-index", a :class:`MultiIndex`, or None to remove it.
+            "cells", "multi-index", a :class:`Cells` or a :class:`MultiIndex` with options, or None to remove it.
         progress
             Called as ``progress(done, total)`` with numbers of rows.
 
@@ -997,9 +997,9 @@ class Index:
     def merge(self, *, progress: loader.Progress | None = None) -> None:
         """Do now what later adds would do: list fresh rows, and finish a retraining that is under way.
 
-        Fresh rows are those that are not in a posting list yet. A search by the multi-index scans them, so it is
-        faster after this; adding lists them 16,256 at a time. If the bits of the tables were chosen automatically, and
-        there are now enough vectors for more, they are chosen again and all rows are listed again. If the index is
+        Fresh rows are those that are in no cell or posting list yet. Every search scans them, so searches are faster
+        after this; adds list some thousands at a time. If the bits of a multi-index's tables were chosen automatically,
+        and there are now enough vectors for more, they are chosen again and all rows are listed again. If the index is
         being trained again (``stats()["training"]``), the rest of the new codes is written. If vectors were added
         since the last check whether to train again, that check is made now.
 

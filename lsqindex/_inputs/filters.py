@@ -318,7 +318,10 @@ def _plain(name: str, operand: Any, depth: int) -> Any:
     if isinstance(operand, int | np.integer):
         number = int(operand)
         if number.bit_length() > _MOST_BITS:
-            raise FilterError(f"filter: {name}: an int of {number.bit_length():,} bits; payloads hold at most 64")
+            raise FilterError(
+                f"filter: {name}: an int of {number.bit_length():,} bits, but payloads hold at most 64; "
+                "use a float or a string"
+            )
         return number
     if isinstance(operand, float | np.floating):
         return float(operand)

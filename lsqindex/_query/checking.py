@@ -38,7 +38,7 @@ def _codes(store: Store, coder: Coder, following: Coder | None) -> Iterator[str]
         if kind:
             finite = finite and kept.sound(store.vectors().gather(rows), kind)
         if not finite:
-            yield f"vectors: NaN, infinite numbers or impossible scales from row {int(rows[0])} on"
+            yield f"vectors: NaN, infinite numbers or impossible scales in the rows from {int(rows[0])} on"
 
 
 def _payloads(store: Store) -> Iterator[str]:
@@ -54,4 +54,4 @@ def _payloads(store: Store) -> Iterator[str]:
             yield f"from row {int(rows[0])} on: {error}"
         else:
             if wanted != stored:
-                yield f"payloads: indexed fields have other values, from row {int(rows[0])} on"
+                yield f"payloads: indexed fields differ from them in the rows from {int(rows[0])} on"

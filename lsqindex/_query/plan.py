@@ -181,7 +181,7 @@ def _distance(snapshot: Snapshot, query: Query) -> Distance:
     if query.distance in ("auto", "score"):
         return offered[0]
     if query.distance not in offered:
-        raise ParameterError(f"distance={query.distance!r}: {coder.encoder} has {' and '.join(offered)} only")
+        raise ParameterError(f"distance={query.distance!r}: {coder.encoder} supports only {' and '.join(offered)}")
     return query.distance
 
 

@@ -54,9 +54,9 @@ def _format(reader: Reader, options: Options) -> Iterator[str]:
     """The fields of the state are those of the file's format; with indexed fields there are payloads."""
     number = check_format(reader.get(keys.META, keys.OPTIONS))["format"]
     if number != reader.state.format:
-        yield f"state: of format {reader.state.format}, and the file has format {number}"
+        yield f"state: has format {reader.state.format}, but the file has format {number}"
     if options.fields and not reader.state.payloads:
-        yield "state: no payloads, and the options name indexed fields"
+        yield "state: says that there are no payloads, but the options name indexed fields"
 
 
 def _column(reader: Reader, column: Column) -> Iterator[str]:
@@ -78,9 +78,9 @@ def _records(reader: Reader, rows: Rows, most: int) -> Iterator[str]:
         first = int(rows.starts[i])
         count, _ = column.check(reader.get(column.db, column.key(first)), first)
         if first + count > most:
-            yield f"{column.what}: rows up to {first + count}, and there should be none from {most} on"
+            yield f"{column.what}: has rows up to {first + count}, but the index ends before row {most}"
         if count < rows.counts[i]:
-            yield f"{column.what}: {count} rows from {first} on, and {int(rows.counts[i])} should be"
+            yield f"{column.what}: {count} rows from row {first} on, expected {int(rows.counts[i])}"
 
 
 def _next_codes(reader: Reader, store: Store) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _next_codes(reader: Reader, store: Store) -> Iterator[str]:
     column, state = store.next_codes(), reader.state
     there = [reader.get(keys.META, key) is not None for key in (keys.NEXT_ENCODER, keys.NEXT_TRAINING)]
     if there != [column is not None] * 2:
-        yield "next encoder: there without codes that are being written, or missing with them"
+        yield "next encoder: stored although no codes are being rewritten, or missing although some are"
     read_training(reader)
     read_training(reader, keys.NEXT_TRAINING)
     if column is not None:
@@ -96,7 +96,7 @@ def _next_codes(reader: Reader, store: Store) -> Iterator[str]:
         yield from _records(reader, rows, state.recoded)
         ids = store.ids().numbers()
         if not np.array_equal(rows.numbers(), ids[ids < state.recoded]):
-            yield f"codes of the next generation: not those of the rows below {state.recoded}"
+            yield f"codes being rewritten: they are not those of the rows below {state.recoded}"
 
 
 def _strangers(reader: Reader, store: Store) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _strangers(reader: Reader, store: Store) -> Iterator[str]:
             else:
                 fine = key[:-4] in known and keys.row_of(key) < max(state.rows, state.staged_rows)
             if not fine:
-                yield f"{db.decode()}: an entry that belongs to nothing, {key!r}"
+                yield f"{db.decode()}: unknown entry {key!r}"
 
 
 def _deleted(store: Store) -> Iterator[str]:
@@ -140,9 +140,9 @@ def _deleted(store: Store) -> Iterator[str]:
         marked = segment * deleted.SEGMENT_ROWS + flags
         total += len(marked)
         if not np.isin(marked, rows).all():
-            yield f"deleted rows of segment {segment}: a row that is not there"
+            yield f"deleted rows of segment {segment}: a row is marked that does not exist"
     if total != store.state.stored - store.state.count:
-        yield f"deleted rows: {total}, and {store.state.stored - store.state.count} should be"
+        yield f"deleted rows: {total} are marked, expected {store.state.stored - store.state.count}"
 
 
 def _sorted(store: Store, options: Options) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _sorted(store: Store, options: Options) -> Iterator[str]:
     blocks = list(sorted_ids.blocks(store.source))
     everything: RowNumbers = np.concatenate([rows for _, rows in blocks]) if blocks else np.empty(0, np.uint32)
     if not np.array_equal(np.sort(everything), store.living()):
-        yield "sorted ids: not every living row, and no other, is there once"
+        yield "sorted ids: they do not name every row that is not deleted exactly once"
         return
     if blocks and blocks[0][0] != keys.SORTED:
         yield "sorted ids: the first block is missing"

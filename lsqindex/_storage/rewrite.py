@@ -70,12 +70,16 @@ def save_copy(
             try:
                 files.place(files.finish(new), os.path.realpath(path))
             except FileExistsError as error:
-                raise IndexExistsError(f"{path}: another process has created the file; nothing was changed") from error
+                raise IndexExistsError(
+                    f"{path}: another process has created the file; nothing was changed, try again to replace it"
+                ) from error
             return
         try:
             lease = open_env(path)
         except NotAnIndexError as error:
-            raise IndexExistsError(f"{path}: the file exists and is not an index; it was not changed") from error
+            raise IndexExistsError(
+                f"{path}: the file exists, is not an index, and was not changed; save to another path"
+            ) from error
         try:
             with write(lease.env, wait) as held, lmdb_errors(path):
                 held.begin()
@@ -164,7 +168,9 @@ def _copy(
         writer.commit()
     with Reading(new) as reader:
         if reader.state.count != source.state.count or reader.get(keys.META, keys.OPTIONS) is None:
-            raise StorageError(f"{new.path}: the copy is incomplete; nothing was changed")
+            raise StorageError(
+                f"{new.path}: the copy is incomplete, and nothing was changed; check() tells what is damaged"
+            )
 
 
 def _list_all(new: Env, derived: Derived | None) -> None:
@@ -195,7 +201,7 @@ def _copy_training(source: Reader | Writer, writer: Writer) -> None:
     if source.state.next_generation:
         value = source.get(keys.META, keys.NEXT_ENCODER)
         if value is None:
-            raise DamagedError(f"next encoder: missing, and codes by it are being written; {REMEDY}")
+            raise DamagedError(f"next encoder: missing, although codes are being rewritten by it; {REMEDY}")
         writer.put(keys.META, keys.NEXT_ENCODER, bytes(value))
         for name in ("next_generation", "next_size", "next_head"):
             setattr(writer.state, name, getattr(source.state, name))
@@ -214,7 +220,7 @@ def _copy_sorted(source: Reader | Writer, ids: Rows, writer: Writer, living: Row
     for _, rows in sorted_ids.blocks(source):
         at = np.searchsorted(living, rows)
         if len(rows) and (at.max() >= len(living) or (living[at] != rows).any()):
-            raise DamagedError(f"sorted ids: a row that is deleted; {REMEDY}")
+            raise DamagedError(f"sorted ids: they name a deleted row; {REMEDY}")
         held = np.concatenate([held, rows])
         while len(held) > sorted_ids.BLOCK_IDS:
             full, held = held[: sorted_ids.BLOCK_IDS], held[sorted_ids.BLOCK_IDS :]

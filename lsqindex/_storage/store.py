@@ -105,7 +105,7 @@ class Store:
     def field(self, number: int) -> Rows:
         """The values of an indexed field."""
         if not self.state.payloads:
-            raise DamagedError(f"payloads: none are there, and fields of theirs are indexed; {REMEDY}")
+            raise DamagedError(f"payloads: there are none, but fields of them are indexed; {REMEDY}")
         return Rows.all(payload_columns(len(self.options.fields))[1 + number], self.source)
 
     def rows_of(self, ids: Ids) -> NDArray[np.int64]:
@@ -386,7 +386,7 @@ class Store:
 
     def _too_many(self) -> ParameterError:
         return ParameterError(
-            f"the index has used {self.state.rows} of {MAX_ROWS} row numbers; compact() makes unused ones free again"
+            f"the index has used {self.state.rows} of {MAX_ROWS} row numbers; compact() frees those of deleted rows"
         )
 
 

@@ -58,11 +58,11 @@ def read(source: Reader | Writer) -> Structure | None:
     value = source.get(keys.META, keys.SUBSET) if source.state.format >= 2 else None
     if value is None:
         if source.state.listed:
-            raise DamagedError(f"subset: missing, and {source.state.listed} rows are listed; {REMEDY}")
+            raise DamagedError(f"subset: missing, although {source.state.listed} rows are listed; {REMEDY}")
         return None
     structure = from_record(bytes(value))
     if not structure.suits(source.state):
-        raise DamagedError(f"subset: it is not of the stored codes; {REMEDY}")
+        raise DamagedError(f"subset: it does not match the stored codes; {REMEDY}")
     return structure
 
 
@@ -70,7 +70,7 @@ def of(source: Reader | Writer, coder: Coder) -> Structure | None:
     """As :func:`read`; DamagedError where it is not of the coder's codes."""
     structure = read(source)
     if structure is not None and not structure.fits(coder):
-        raise DamagedError(f"subset: it is not of the encoder's codes; {REMEDY}")
+        raise DamagedError(f"subset: it does not match the encoder's codes; {REMEDY}")
     return structure
 
 

@@ -162,5 +162,8 @@ class Batch(Block["Batch"]):
         if not self.entered:
             raise ClosedError("the batch was undone because its thread ended before the block; start another one")
         if thread != threading.get_ident():
-            raise BusyError("a batch belongs to the thread that started it; if another thread leaves it, it is undone")
+            raise BusyError(
+                "a batch belongs to the thread that started it, and is undone if another thread leaves it; "
+                "start one in this thread"
+            )
         return self._writer

@@ -140,7 +140,7 @@ def review(writer: Writer, options: Options, coder: Coder, added: Any = None) ->
         _review(writer, options, coder, added)
     except Exception as error:
         writer.abort()
-        warnings.warn(f"the index keeps its encoder: training it again failed ({error})", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"training the index again failed ({error}); it keeps its encoder", RuntimeWarning, stacklevel=2)
         with contextlib.suppress(LsqIndexError):
             writer.begin()
             _postpone(writer)
@@ -207,7 +207,7 @@ def next_coder(source: Reader | Writer, coder: Coder) -> Coder | None:
         return None
     value = source.get(keys.META, keys.NEXT_ENCODER)
     if value is None or read_training(source, keys.NEXT_TRAINING) is None:
-        raise DamagedError(f"next encoder: missing, and codes by it are being written; {records.REMEDY}")
+        raise DamagedError(f"next encoder: missing, although codes are being rewritten by it; {records.REMEDY}")
     key = (number, records.peek(value, "next encoder"))
     known = source.env.known.get(_NEXT_CODER)
     if known is None or known[0] != key or known[1].outdated:

@@ -168,7 +168,7 @@ def read_coder(value: Any, dim: int, metric: Metric, code_size: int, head: int) 
         coder = Absent(stored, dim, metric, code_size, head, error)
         fits = code_size == 4 * dim if coder.floats else coder.trained
     if not fits:
-        raise DamagedError(f"encoder: its codes are not of the {code_size} bytes that are stored; {REMEDY}")
+        raise DamagedError(f"encoder: its codes do not have the {code_size} bytes of the stored ones; {REMEDY}")
     return coder
 
 
@@ -184,7 +184,7 @@ def _read_encoder(stored: StoredEncoder, dim: int) -> Encoder:
         raise DamagedError(f"encoder: {error}; {REMEDY}") from error
     same = encoder.name == stored.name and msgpack.packb(encoder.config) == msgpack.packb(stored.config)
     if not same or (encoder.is_fitted and encoder.dim != dim):
-        raise DamagedError(f"encoder: is not for {dim} dimensions, or not as the file says; {REMEDY}")
+        raise DamagedError(f"encoder: it is not for {dim} dimensions, or does not match the file; {REMEDY}")
     return encoder
 
 

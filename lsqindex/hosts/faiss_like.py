@@ -69,7 +69,7 @@ class Index:
         if (self._index.dim, self._index.metric, ids) != (d, _METRICS[metric], "int"):
             found = f"{self._index.dim} dimensions, the metric {self._index.metric!r} and ids of the kind {ids!r}"
             self._index.close()
-            raise ParameterError(f"{path}: has {found}; give d={d}, metric={_METRICS[metric]!r} and 'int' another path")
+            raise ParameterError(f"{path}: the index there has {found}; pass these, or another path")
         self.rerank = rerank
         #: As in FAISS; nothing is told.
         self.verbose = False

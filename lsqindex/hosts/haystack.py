@@ -412,7 +412,7 @@ class LsqDocumentStore:
                     return action(index)
                 except (ReplacedError, IndexMissingError):
                     self._forget(index)
-            raise DocumentStoreError(f"{self.path}: others put new files into its place all the time; try again")
+            raise DocumentStoreError(f"{self.path}: other processes replaced the file repeatedly; try again")
         except DuplicateIdError as error:
             said = str(error).partition(";")[0]
             remedy = "DuplicatePolicy.OVERWRITE replaces documents, SKIP leaves them as they are"

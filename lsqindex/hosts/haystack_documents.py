@@ -64,10 +64,10 @@ def dim_of(documents: Sequence[Document]) -> int | None:
     dims = {len(document.embedding) for document in documents if document.embedding is not None}
     if len(dims) > 1:
         raise DocumentStoreError(
-            f"embedding: {min(dims)} and {max(dims)} numbers, and all documents must be embedded by one model"
+            f"embedding: some have {min(dims)} numbers and some {max(dims)}; embed all documents with one model"
         )
     if 0 in dims:
-        raise DocumentStoreError("embedding: no numbers; None is needed where there is no embedding")
+        raise DocumentStoreError("embedding: it is empty; use None for a document without an embedding")
     return dims.pop() if dims else None
 
 

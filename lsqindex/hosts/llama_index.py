@@ -245,7 +245,7 @@ class LsqVectorStore(BasePydanticVectorStore):
         Of another file system it is a copy: :meth:`persist` brings changes back.
         """
         if not (fs or LocalFileSystem()).exists(persist_path):
-            raise IndexMissingError(f"{persist_path}: no store is there; LsqVectorStore(path) makes one")
+            raise IndexMissingError(f"{persist_path}: there is no store; LsqVectorStore(path) makes one")
         if _is_local(fs):
             return cls(persist_path, **settings)
         store = cls(**settings)

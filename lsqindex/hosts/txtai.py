@@ -58,7 +58,9 @@ class LsqANN(ANN):
         """A new index of these vectors, in memory until :meth:`save`; their ids are 0, 1, 2, …"""
         quantize = self.config.get("quantize")
         if isinstance(quantize, int) and not isinstance(quantize, bool):
-            raise ParameterError(f"quantize={quantize}: this backend takes vectors as they are; its bits compress them")
+            raise ParameterError(
+                f"quantize={quantize}: this backend compresses vectors itself; remove quantize, and set bits instead"
+            )
         vectors = np.asarray(embeddings)
         options = making(self._settings())
         if options["metric"] == "l2":
@@ -79,7 +81,7 @@ class LsqANN(ANN):
         try:
             _finite(lambda vectors: self._open().add(vectors, ids), vectors)
         except DuplicateIdError as error:
-            raise StorageError("another has added to this file since it was loaded; load it again") from error
+            raise StorageError("another process has changed the file since it was loaded; load it again") from error
         self.config["offset"] = first + len(vectors)
         self.metadata()
 

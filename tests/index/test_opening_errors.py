@@ -127,7 +127,7 @@ def test_paths_that_cannot_be(tmp_path: Path) -> None:
         words = ("directory", "does not exist")
         refused(StorageError, OSError, words, lambda: Index.create(tmp_path / "no" / "index.lsq", 4, keep_vectors=None))
         refused(StorageError, OSError, words, lambda: index.save(tmp_path / "no" / "index.lsq"))
-        words = ("no such file", "Index.create")
+        words = ("does not exist", "Index.create")
         refused(IndexMissingError, FileNotFoundError, words, lambda: Index.open(tmp_path / "no.lsq"))
         refused(IndexMissingError, FileNotFoundError, words, lambda: Index.open(tmp_path / "no.lsq", read_only=True))
         refused(NotAnIndexError, ValueError, (str(text), "not an index"), lambda: Index.open(text))

@@ -317,7 +317,7 @@ def test_options_of_format_3_and_a_state_of_format_4_are_damage(tmp_path: Path) 
     forge(path, lambda txn, dbs: with_kept(txn, dbs, "float16"))
     forge(path, with_options(3))
     with Index.open(path) as index:
-        assert any("of format 4, and the file has format 3" in problem for problem in index.check())
+        assert any("has format 4, but the file has format 3" in problem for problem in index.check())
 
 
 def with_kept(txn: Any, dbs: dict[bytes, Any], layout: str) -> None:

@@ -61,5 +61,7 @@ class Exact:
             in_parallel(scan.run, range(parts), threads, search.share)
         found = Found(*scan.finish())
         if limit == math.inf and (found.counts < min(wide, self._total)).any():
-            raise DamagedError(f"deleted rows: {self._total} rows should be there, and fewer are; {REMEDY}")
+            raise DamagedError(
+                f"deleted rows: {self._total} rows are expected, and more are marked as deleted; {REMEDY}"
+            )
         return found

@@ -223,7 +223,7 @@ def stored_lists(store: Store) -> lists.Lists:
     structure = subsets.read(store.source)
     found = structure.lists(store) if isinstance(structure, MultiIndexStructure) else None
     if found is None:  # the strategy is a scan where there are no tables
-        raise DamagedError(f"posting lists: the index has none, and is searched by them; {REMEDY}")
+        raise DamagedError(f"posting lists: missing; {REMEDY}")
     return found
 
 

@@ -221,7 +221,7 @@ class Column:
             self._check_list(payload, count, f"{self.what} from row {first} on")
         elif len(payload) != width * (_round_up(count) if self.blocked else count):
             raise DamagedError(
-                f"{self.what} from row {first} on: {len(payload)} bytes for {count} rows; {records.REMEDY}"
+                f"{self.what} from row {first} on: {len(payload)} bytes cannot hold {count} rows; {records.REMEDY}"
             )
         return count, payload
 
@@ -269,7 +269,7 @@ def cut(payload: memoryview, count: int) -> list[bytes]:
 def check_cuts(payload: memoryview, count: int, longest: int, what: str) -> None:
     """DamagedError unless ``count`` rows can be cut, each of at most ``longest`` bytes."""
     if len(payload) < 4 * count:
-        raise DamagedError(f"{what}: {len(payload)} bytes for {count} rows; {records.REMEDY}")
+        raise DamagedError(f"{what}: {len(payload)} bytes cannot hold {count} rows; {records.REMEDY}")
     ends = np.frombuffer(payload, np.uint32, count).astype(np.int64)
     lengths = np.diff(ends, prepend=0)
     if int(ends[-1]) != len(payload) - 4 * count or lengths.min() < 0 or lengths.max() > longest:

@@ -37,7 +37,7 @@ def decode(value: Any, segment: int) -> NDArray[np.uint8]:
     if len(bits) != _BYTES:
         raise records.damage(value, what)
     if int(np.unpackbits(bits).sum()) != found[1] or not found[1]:
-        raise DamagedError(f"{what}: {found[1]} bits should be set; {records.REMEDY}")
+        raise DamagedError(f"{what}: {found[1]} bits should be set, and others are; {records.REMEDY}")
     return bits
 
 

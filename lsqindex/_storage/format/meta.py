@@ -60,9 +60,13 @@ class Options:
         """From the stored record, checked."""
         record = check_format(value)
         if record["format"] < 3 and record.setdefault("fields", []):
-            raise DamagedError(f"options: of format {record['format']}, and with fields; {records.REMEDY}")
+            raise DamagedError(
+                f"options: they name indexed fields, which format {record['format']} does not have; {records.REMEDY}"
+            )
         if record["format"] < 4 and record.get("keep_vectors") == "scaled-float16":
-            raise DamagedError(f"options: of format {record['format']}, and with scaled vectors; {records.REMEDY}")
+            raise DamagedError(
+                f"options: they ask for scaled vectors, which format {record['format']} does not have; {records.REMEDY}"
+            )
         del record["program"], record["format"]
         _schema(cls, record, "options")
         names = record["fields"]
@@ -250,9 +254,9 @@ def check_format(value: Any) -> dict[str, Any]:
     record = unpack(value, "options")
     number = record.get("format")
     if record.get("program") != "lsqindex" or type(number) is not int or number < 1:
-        raise NotAnIndexError("the file is of another program: its options are not those of an index")
+        raise NotAnIndexError("the file belongs to another program: it does not have the options of an index")
     if number > FORMAT:
-        raise NewerFormatError(f"the file has format {number}, newer than {FORMAT}: upgrade lsqindex")
+        raise NewerFormatError(f"the file has format {number}, and this version reads up to {FORMAT}; upgrade lsqindex")
     return record
 
 

@@ -96,10 +96,10 @@ class FieldColumn(Column):
 
     def _check_list(self, payload: memoryview, count: int, what: str) -> None:
         if len(payload) < 2 * count:
-            raise DamagedError(f"{what}: {len(payload)} bytes for {count} rows; {records.REMEDY}")
+            raise DamagedError(f"{what}: {len(payload)} bytes cannot hold {count} rows; {records.REMEDY}")
         numbers, values = self.numbered(payload, count)
         if not isinstance(values, list) or ((numbers >= len(values)) & (numbers != ABSENT)).any():
-            raise DamagedError(f"{what}: rows with a value that is not there; {records.REMEDY}")
+            raise DamagedError(f"{what}: rows refer to a value that does not exist; {records.REMEDY}")
 
     def pick(self, column: Rows, rows: RowNumbers) -> Values:
         """Copies of ``rows``."""

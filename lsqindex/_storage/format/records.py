@@ -87,5 +87,5 @@ def damage(value: Any, what: str) -> DamagedError:
 def peek(value: Any, what: str) -> tuple[int, int]:
     """(count, checksum) as the header tells them, not verified."""
     if len(value) < HEADER_SIZE:
-        raise DamagedError(f"{what}: {len(value)} bytes are no record; {REMEDY}")
+        raise DamagedError(f"{what}: {len(value)} bytes are too few for a record; {REMEDY}")
     return int.from_bytes(value[4:8], "little"), int.from_bytes(value[40:HEADER_SIZE], "little")

@@ -37,13 +37,11 @@ class Rows:
         """The column, with as many rows as the state says; DamagedError for any other number."""
         rows, state = cls(column, source), source.state
         if rows.count != state.stored:
-            raise DamagedError(
-                f"{column.what}: {rows.count} rows are there, and {state.stored} should be; {records.REMEDY}"
-            )
+            raise DamagedError(f"{column.what}: {rows.count} rows, expected {state.stored}; {records.REMEDY}")
         # Behind the last row there can only be chunks that were given back.
         end = int(rows.starts[-1]) + int(rows.counts[-1]) if len(rows.starts) else 0
         if end < state.rows and state.rows % CHUNK_ROWS:
-            raise DamagedError(f"{column.what}: rows up to {end}, and {state.rows} should be; {records.REMEDY}")
+            raise DamagedError(f"{column.what}: rows up to {end}, expected {state.rows}; {records.REMEDY}")
         return rows
 
     def numbers(self) -> RowNumbers:
@@ -100,7 +98,7 @@ class Rows:
         first = int(self.starts[i])
         count, _ = self.column.check(self.source.get(self.column.db, self.column.key(first)), first)
         if count < int(self.counts[i]):
-            raise DamagedError(f"{self.column.what} from row {first} on: {count} rows only; {records.REMEDY}")
+            raise DamagedError(f"{self.column.what} from row {first} on: it has only {count} rows; {records.REMEDY}")
         self.verified[i] = True
 
     def gather(self, rows: RowNumbers) -> Values:
@@ -245,7 +243,8 @@ def _measure(
         if wrong.any():
             i = int(np.argmax(wrong))
             raise DamagedError(
-                f"{column.what} from row {firsts[i]} on: {sizes[i]} bytes for {counts[i]} rows; {records.REMEDY}"
+                f"{column.what} from row {firsts[i]} on: {sizes[i]} bytes cannot hold {counts[i]} rows; "
+                f"{records.REMEDY}"
             )
     return counts, checksums
 

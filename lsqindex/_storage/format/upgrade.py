@@ -41,5 +41,7 @@ def _new_database(writer: Writer, name: bytes) -> None:
     # (A handle made in a transaction is void if that is undone: it is the writer's own until the commit.)
     made = writer.file.lmdb.open_db(name, txn=writer.txn)
     if writer.txn.stat(made)["entries"]:
-        raise DamagedError(f"{writer.env.path}: a file of format {writer.state.format} with {name.decode()}; {REMEDY}")
+        raise DamagedError(
+            f"{writer.env.path}: has {name.decode()}, which format {writer.state.format} does not have; {REMEDY}"
+        )
     writer.dbs = {**writer.dbs, name: made}

@@ -92,7 +92,7 @@ class Env:
         """Open the file again, which another process has brought to a newer format."""
         self.reopen(writable=writable)
         if self.file is None or error.database not in self.file.dbs:
-            raise DamagedError(f"{self.path}: the state is of a newer format than the options; {REMEDY}")
+            raise DamagedError(f"{self.path}: the state has a newer format than the options; {REMEDY}")
 
     def check_outside(self) -> None:
         """BusyError where this thread is writing already: it would wait for itself."""

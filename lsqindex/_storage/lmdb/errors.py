@@ -48,7 +48,10 @@ def translated(error: lmdb.Error, path: str) -> LsqIndexError:
     if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError):
         return NotAnIndexError(f"{path}: not an index ({error})")
     if isinstance(error, lmdb.ReadersFullError):
-        return StorageError(f"{path}: all {READERS} places for readers are taken; use fewer transactions at once")
+        return StorageError(
+            f"{path}: {READERS} transactions are reading the file, and no more are possible; "
+            "read in fewer threads and processes at once"
+        )
     return _refused(error.code or 0, path, str(error))
 
 
@@ -57,7 +60,7 @@ def system_error(error: OSError, path: str) -> LsqIndexError:
     if error.errno in NO_ROOM:
         return _full(error.errno, path)
     if error.errno == errno.ENOENT:
-        return IndexMissingError(f"{path}: no such file, or it was removed")
+        return IndexMissingError(f"{path}: the file does not exist, or was removed; Index.create makes one")
     return _refused(error.errno or 0, path, error.strerror or str(error))
 
 

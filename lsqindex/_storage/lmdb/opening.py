@@ -59,7 +59,7 @@ class OpenFile:
         try:
             self.descriptor = File(path, _FLAGS)
         except FileNotFoundError as error:
-            raise IndexMissingError(f"{path}: no such file; Index.create makes one") from error
+            raise IndexMissingError(f"{path}: the file does not exist; Index.create makes one") from error
         except OSError as error:
             raise system_error(error, path) from error
         self.identity = (0, 0)
@@ -82,7 +82,7 @@ class OpenFile:
         fd = self.descriptor.fd
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise NotAnIndexError(f"{self.path}: not a regular file")
+            raise NotAnIndexError(f"{self.path}: not a regular file; pass the path of an index")
         self.identity = (status.st_dev, status.st_ino)
         self.page_size = pages.read_metas(fd, self.path)[0].page_size
         self._open_lmdb(status.st_size)
@@ -94,13 +94,13 @@ class OpenFile:
                 # A new file shares the lock file, where LMDB has found the number of a transaction of the new one.
                 if self.replaced():
                     return False
-                raise DamagedError(
-                    f"{self.path}: the lock file names a transaction that the file does not have; {REMEDY}"
-                )
+                raise DamagedError(f"{self.path}: the lock file has a newer transaction than the file; {REMEDY}")
         try:
             self._open_databases()
         except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
-            raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index ({error})") from error
+            raise NotAnIndexError(
+                f"{self.path}: an LMDB file of another program ({error}); pass the path of an index"
+            ) from error
         return True
 
     def _open_lmdb(self, size: int) -> None:
@@ -128,7 +128,7 @@ class OpenFile:
             number = FORMAT if options is None else int(check_format(options)["format"])
         for name in keys.DATABASES_OF[number]:
             if name not in there:
-                raise NotAnIndexError(f"{self.path}: an LMDB file of another program, not an index")
+                raise NotAnIndexError(f"{self.path}: an LMDB file of another program; pass the path of an index")
             self.dbs[name] = self.lmdb.open_db(name, create=False)
 
     def databases(self, state: State) -> dict[bytes, Any]:
@@ -209,7 +209,9 @@ def open_file(path: str, *, writable: bool, sync: bool, private: bool, memory: b
             pass  # another process has made the file larger than the map: open it again
         except lmdb.Error as error:
             raise translated(error, path) from error
-    raise StorageError(f"{path}: replaced again and again while it was being opened; try again later")
+    raise StorageError(
+        f"{path}: other processes replaced the file repeatedly while it was being opened; try again later"
+    )
 
 
 def open_lmdb(path: str, **options: Any) -> Any:

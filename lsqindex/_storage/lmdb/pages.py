@@ -53,7 +53,7 @@ def read_metas(fd: int, path: str) -> tuple[Meta, Meta]:
             page_size = first.page_size if first else 4096
             second = _read(fd, page_size if 512 <= page_size <= 65536 else 4096)
         if first is None and second is None:
-            raise NotAnIndexError(f"{path}: not an index (no LMDB file of data format 1)")
+            raise NotAnIndexError(f"{path}: not an index: it is not an LMDB file; pass the path of an index")
         if first is None or second is None or first.page_size != second.page_size:
             problem = "a meta page is damaged"
         elif page_size & (page_size - 1) or not 512 <= page_size <= 65536:

@@ -82,7 +82,9 @@ def _begin(env: Env, place: Pass) -> OpenFile:
         place.leave()
         if again is not None:
             again()
-    raise StorageError(f"{env.path}: replaced again and again while a read began; try again later")
+    raise StorageError(
+        f"{env.path}: other processes replaced the file repeatedly while it was being read; try again later"
+    )
 
 
 class OvertakenError(DamagedError):
@@ -102,14 +104,18 @@ def read_state(file: OpenFile, txn: Any, *, writing: bool = False) -> tuple[Stat
     state = last[1] if last and last[0] == record else State.from_record(record)
     if state.txn != txn.id() - writing:
         if file.linked and not writing:
-            raise StorageError(f"{file.path}: the file was changed by another of its names; open it by one name only")
+            raise StorageError(
+                f"{file.path}: the file was changed under another name (a hard link); open it by one name only"
+            )
         if state.txn > txn.id():
             raise OvertakenError(
                 f"{file.path}: the state is of transaction {state.txn}, and the lock file knows of {txn.id()}: another "
                 "process uses the file with another lock file (close the index in all processes, and open it by one "
                 f"name), or the file is damaged; {REMEDY}"
             )
-        raise DamagedError(f"{file.path}: the state is of transaction {state.txn}, not {txn.id() - writing}; {REMEDY}")
+        raise DamagedError(
+            f"{file.path}: the state belongs to transaction {state.txn}, not to {txn.id() - writing}; {REMEDY}"
+        )
     dbs = file.databases(state)
     file.last_state = (record, state, dbs)
     return state, dbs

@@ -38,7 +38,7 @@ def open_env(path: str | os.PathLike[str], *, sync: bool = True) -> Lease:
                 return Lease(env)
             if not env.closed:
                 if not os.path.lexists(real):  # it is open, but nobody will ever find it again
-                    raise IndexMissingError(f"{path}: no such file; Index.create makes one")
+                    raise IndexMissingError(f"{path}: the file does not exist; Index.create makes one")
                 return Lease(env)
         close_env(env)  # or wait until whoever closes it has done so
 

@@ -125,7 +125,9 @@ class Writer(WriteTransaction):
             place.leave()
             growth.grow(env, need)
         else:
-            raise StorageError(f"{env.path}: the map was too small again and again; try again later")
+            raise StorageError(
+                f"{env.path}: other processes filled the map repeatedly before this change; try again later"
+            )
         self.file = file
         self._before, self.dbs = found
         self.state = copy.copy(self._before)

@@ -39,6 +39,6 @@ def problems(store: Store, cells: Cells | None, most: int) -> Iterator[str]:
     listed = np.arange(state.listed, dtype=np.uint32)
     there = living(store.source, codes, listed)
     if (times[there] == 0).any():
-        yield f"cells: row {int(listed[there][np.argmin(times[there])])} is listed, and in no cell"
+        yield f"cells: row {int(listed[there][np.argmin(times[there])])} is in no cell"
     if (times > most).any():
         yield f"cells: row {int(np.argmax(times))} is in {int(times.max())} cells"

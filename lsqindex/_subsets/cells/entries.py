@@ -148,7 +148,9 @@ def verify(
         addresses, sizes, numbers, kind[0], state.code_size, state.generation, state.head, state.listed, entries=True
     )
     if done < len(numbers):
-        raise DamagedError(f"{what(kind, int(numbers[done]))}: damaged, or the record is another one; {records.REMEDY}")
+        raise DamagedError(
+            f"{what(kind, int(numbers[done]))}: wrong checksum, or the record of something else; {records.REMEDY}"
+        )
 
 
 def what(kind: bytes, number: int) -> str:

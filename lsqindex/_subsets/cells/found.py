@@ -80,7 +80,9 @@ def _look_up(source: Reader | Writer, epoch: tuple[int, int, int], old: _Known |
     counts, checksums, seen = _records.peek(values)
     which = letters.astype(np.uint64) << np.uint64(32) | numbers
     if seen < len(values):
-        raise DamagedError(f"{what(_KINDS[bytes([letters[seen]])], int(numbers[seen]))}: no record; {records.REMEDY}")
+        raise DamagedError(
+            f"{what(_KINDS[bytes([letters[seen]])], int(numbers[seen]))}: too few bytes for a record; {records.REMEDY}"
+        )
     new = np.flatnonzero(~_seen_before(old, which, checksums, sizes))
     starts = np.searchsorted(letters, np.frombuffer(b"cktu", np.uint8))
     centres, cells, tails = (slice(a, b) for a, b in pairwise(starts.tolist()))
@@ -101,7 +103,7 @@ def _look_up(source: Reader | Writer, epoch: tuple[int, int, int], old: _Known |
         both[0][at, column] = counts[part]
         both[1][at, column] = addresses[part] + np.uint64(records.HEADER_SIZE)
     if len(names) != state.cells or (both[0][:, 1] > TAIL_ENTRIES).any() or (counts[centres] != 1).any():
-        raise DamagedError(f"cells: {len(names)}, and {state.cells} should be, or one is too large; {records.REMEDY}")
+        raise DamagedError(f"cells: {len(names)} cells, expected {state.cells}; or one is too large; {records.REMEDY}")
     floats = np.frombuffer(b"".join(values[centres]), np.uint8).reshape(len(names), records.HEADER_SIZE + width)
     table = np.ascontiguousarray(floats[:, records.HEADER_SIZE :]).view("<f4")
     spreads = np.ascontiguousarray(table[:, dim], np.float32)
@@ -122,7 +124,7 @@ def _records_of(source: Reader | Writer) -> tuple[NDArray[np.uint8], NDArray[np.
     table = np.frombuffer(b"".join(names), np.uint8).reshape(-1, 5)
     letters = np.ascontiguousarray(table[:, 0])
     if not np.isin(letters, np.frombuffer(b"cktz", np.uint8)).all():
-        raise DamagedError(f"cells: a key that belongs to nothing; {records.REMEDY}")
+        raise DamagedError(f"cells: an unknown key; {records.REMEDY}")
     return letters, np.ascontiguousarray(table[:, 1:]).view(">u4").astype(np.uint32).ravel(), [v for _, v in items]
 
 

@@ -137,7 +137,7 @@ def _stored(source: Reader | Writer) -> _Codes | None:
     header, payload = records.decode(value, "codes of centres")
     expected = records.Header(records.CENTRE_CODES, header.count, 0, state.code_size, state.generation)
     if header != expected or len(payload) != header.count * (4 + state.code_size):
-        raise DamagedError(f"codes of centres: the record is another one; {records.REMEDY}")
+        raise DamagedError(f"codes of centres: the record of something else; {records.REMEDY}")
     numbers = np.frombuffer(payload, "<u4", header.count).astype(np.uint32)
     codes = np.frombuffer(payload, np.uint8, offset=4 * header.count).reshape(header.count, state.code_size)
     return _Codes(state.generation, numbers, codes.copy())

@@ -134,7 +134,7 @@ def _entries(
         raise DamagedError(f"posting lists from row {firsts[-1]} on: a table is missing; {records.REMEDY}")
     found = np.array(firsts, np.int64)
     if len(found) and (int(found[-1]) >= state.listed or (found % postings.UNIT_ROWS).any()):
-        raise DamagedError(f"posting lists: a block that begins where none can; {records.REMEDY}")
+        raise DamagedError(f"posting lists: a block begins where none can; {records.REMEDY}")
     return found, np.array(counts, np.int64), values
 
 

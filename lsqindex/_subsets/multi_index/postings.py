@@ -52,7 +52,7 @@ def code_records(source: Reader | Writer, first: int, end: int) -> CodeRecords:
         start, value = keys.row_of(bytes(cursor.key())), cursor.value()
         count, _ = column.check(value, start)
         if start < at:
-            raise DamagedError(f"{column.what}: rows from {start} on are there twice; {records.REMEDY}")
+            raise DamagedError(f"{column.what}: rows from {start} on are stored twice; {records.REMEDY}")
         at = start + count
         found.append((start, min(count, source.state.rows - start), _records.address(value) + records.HEADER_SIZE))
         there = cursor.next()
@@ -103,7 +103,7 @@ def decode(value: Any, wanted: records.Header, span: int) -> memoryview:
     what = f"posting lists of table {wanted.head} from row {wanted.first} on"
     found, payload = records.decode(value, what)
     if found != wanted:
-        raise DamagedError(f"{what}: the record is another one ({found}); {records.REMEDY}")
+        raise DamagedError(f"{what}: the record of something else ({found}); {records.REMEDY}")
     if not _multi_index.sound(payload, wanted.count, wanted.width, span):
         raise DamagedError(f"{what}: impossible lists; {records.REMEDY}")
     return payload

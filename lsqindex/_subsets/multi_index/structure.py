@@ -209,7 +209,7 @@ class MultiIndexStructure(Structure):
                 value = store.source.get(keys.POSTINGS, keys.postings(store.state.generation, first, table))
                 held = records.decode(value, "posting lists")[1]
                 if not _same(held, count, payload, stored, self.tables.widths[table]):
-                    yield f"posting lists of table {table} from row {first} on: not those of the codes"
+                    yield f"posting lists of table {table} from row {first} on: they do not match the codes"
 
 
 def _next(state: State, everything: bool) -> tuple[int, int] | None:
@@ -236,7 +236,7 @@ def _block(writer: Writer, row: int) -> tuple[int, int, int]:
     next_place = keys.postings_of(bytes(cursor.key())) if found else None
     place = keys.postings_of(bytes(cursor.key())) if (cursor.prev() if found else cursor.last()) else None
     if place is None or place[0] != state.generation or _segment_end(place[1]) <= row:
-        raise DamagedError(f"posting lists: none for row {row}, which is listed; {REMEDY}")
+        raise DamagedError(f"posting lists: listed row {row} is in none; {REMEDY}")
     cursor.close()
     first = place[1]
     end = min(_segment_end(first), state.listed, next_place[1] if next_place else state.listed)

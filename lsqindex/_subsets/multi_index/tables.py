@@ -118,7 +118,8 @@ def check_layout(bits: int, layout: Layout, encoder: Encoder) -> None:
     count = len(make_tables(layout, bits, 0))
     if count > MAX_TABLES:
         raise ParameterError(
-            f"subset: {count} tables for {encoder}, and at most {MAX_TABLES} are possible; use more bits per table "
+            f"subset: {encoder} would have {count} tables, and at most {MAX_TABLES} are possible; "
+            "use more bits per table "
             "or a shorter code"
         )
 

@@ -242,7 +242,7 @@ def another_cell(writer: Any, cells: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (drop_a_row, "row 7 is listed, and in no cell"),
+        (drop_a_row, "row 7 is in no cell"),
         (another_code, "a code that is not that of its row"),
         (twice_in_a_cell, "twice"),
         (in_every_cell, "cells: row"),
@@ -250,7 +250,7 @@ def another_cell(writer: Any, cells: Any) -> None:
         (without_centre, "no centre"),
         (fresh_row, "damaged"),
         (long_tail, "too large"),
-        (wrong_count, "should be"),
+        (wrong_count, "expected"),
         (odd_key, "impossible size|belongs to nothing"),
         (another_cell, "another one"),
     ],
