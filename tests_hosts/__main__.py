@@ -19,11 +19,11 @@ ROOT = Path(__file__).parents[1]
 #: Test files, adapters (their docstrings) and pages.
 SUITES = {
     "txtai": ("tests_hosts/test_txtai.py", "lsqindex/hosts/txtai.py", "docs/hosts/txtai.md"),
-    "langchain": ("tests_hosts/test_langchain.py", "lsqindex/hosts/langchain.py", "docs/hosts/langchain.md"),
-    "llama-index": ("tests_hosts/test_llama_index.py", "lsqindex/hosts/llama_index.py", "docs/hosts/llama-index.md"),
-    # (The docstrings of the document store and its retriever are run by the test file.)
+    "langchain": ("tests_hosts/langchain", "lsqindex/hosts/langchain.py", "docs/hosts/langchain.md"),
+    "llama-index": ("tests_hosts/llama_index", "lsqindex/hosts/llama_index.py", "docs/hosts/llama-index.md"),
+    # (The docstrings of the document store and its retriever are run by test_suites.py.)
     "haystack": (
-        "tests_hosts/test_haystack.py",
+        "tests_hosts/haystack",
         "lsqindex/hosts/haystack_filters.py",
         "lsqindex/hosts/haystack_documents.py",
         "docs/hosts/haystack.md",
