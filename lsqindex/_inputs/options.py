@@ -14,10 +14,11 @@ from .._storage.format.records import REMEDY
 from .._storage.lmdb.reader import Reader
 from .._storage.lmdb.writer import Writer
 from ..encoders import Encoder, Layout, make_encoder
-from ..encoders.base import Metric, check_int, is_among
+from ..encoders.base import Metric
 from ..encoders.coder import Coder
 from ..errors import DamagedError, IndexExistsError, NotAnIndexError, ParameterError, StorageError, shown
 from ..metrics import METRICS, check_metric
+from .arguments import check_int, is_among
 from .payloads import read_fields
 
 Path = str | os.PathLike[str]

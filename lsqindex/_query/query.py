@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from .._inputs.arguments import check_bool, check_int, is_among
 from .._inputs.filters import Condition
 from .._inputs.options import thread_count
-from ..encoders.base import check_bool, check_int, is_among
 from ..errors import ParameterError, shown
 
 Strategy = Literal["auto", "scan", "subset"]

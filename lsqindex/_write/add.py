@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._inputs.arguments import check_bool
 from .._inputs.ids import Ids, new_ids
 from .._inputs.options import thread_count
 from .._inputs.payloads import read_payloads
@@ -28,7 +29,6 @@ from .._storage.lmdb.writer import COMMIT_BYTES, Writer
 from .._storage.store import LAST_AUTO_ID, NewRows, Store
 from .._subsets import stored as subsets
 from ..encoders.base import Progress as FitProgress
-from ..encoders.base import check_bool
 from ..encoders.coder import Coder
 from ..errors import Committed, IdError, VectorError, add_note
 from . import retraining

@@ -21,16 +21,17 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._inputs.arguments import check_int as check_int  # part of the contract: plugins use it
 from .._inputs.vectors import BLOCK_ROWS, Vectors, open_rows, read_rows, sample_rows
 from .._threads.pool import in_parallel
-from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError, shown
+from ..errors import NotFittedError, ParameterError, StateError, TooFewVectorsError
 from ..metrics import METRICS, Base, MetricName, check_metric
 from .layout import Layout, Tables
 from .linalg import lengths
@@ -521,25 +522,6 @@ class StateReader:
         """Raise StateError if an array was not read."""
         if self._left:
             raise StateError(f"{self._owner}: unknown arrays in the stored state: {', '.join(sorted(self._left))}")
-
-
-def check_int(name: str, value: Any, low: int, high: int) -> int:
-    """``value`` as an int within [low, high], or a ParameterError."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise ParameterError(f"{name}={shown(value)}: a whole number from {low} to {high} is needed")
-    return int(value)
-
-
-def is_among(value: Any, names: Sequence[str]) -> bool:
-    """Whether ``value`` is one of these names; it may be any object, an array for example."""
-    return isinstance(value, str) and value in names
-
-
-def check_bool(name: str, value: Any) -> bool:
-    """``value`` as a bool: a string or a number would be true without being meant."""
-    if not isinstance(value, bool | np.bool_):
-        raise ParameterError(f"{name}={shown(value)}: True or False is needed")
-    return bool(value)
 
 
 def constructor_names(encoder: type[Encoder]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...encoders.base import check_bool, check_int
+from ..._inputs.arguments import check_bool, check_int
 
 #: With fewer vectors a scan is as fast, so an index whose number of cells is chosen has none.
 LEAST_ROWS = 20_000

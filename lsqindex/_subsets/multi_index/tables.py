@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ..._inputs.arguments import check_int
 from ...encoders import Encoder, Layout
-from ...encoders.base import check_int
 from ...errors import ParameterError
 
 #: What ``bits`` of a table may be asked for, and how many tables an index has at most.
