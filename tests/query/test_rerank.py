@@ -38,21 +38,21 @@ from .clustered import (
 
 
 def by_code(index: Index, queries: Vectors, wide: int, **how: Any) -> NDArray[np.int64]:
-    """The rows that may be among the ``wide`` candidates: these are chosen by rounded sums, which tell them nearly."""
-    return index.search(queries, min(wide * 5 // 4 + 5, len(index)), rerank=0, **how).ids
+    """The rows that may be among the ``wide`` candidates: rounded sums choose them, and may confuse the last two."""
+    return index.search(queries, min(wide + 2, len(index)), rerank=0, **how).ids
 
 
 def assert_nearest_of(
     found: Matches, queries: Vectors, best: NDArray[np.int64], vectors: Vectors, metric: Metric, k: int, wide: int
 ) -> None:
-    """The k nearest of about ``wide`` of ``best`` (a row for each query, nearest codes first) by exact distance."""
+    """The k nearest of ``wide`` of ``best`` (a row for each query, nearest codes first) by exact distance."""
     for query, ids, distances, names in zip(queries, found.ids, found.distances, best, strict=True):
         names = names[names >= 0]
         near = exact(query[None], vectors[names], metric)[0]
         of = dict(zip(names.tolist(), near.tolist(), strict=True))
         slack = 2e-5 * float(np.abs(near).max() + 1)
         np.testing.assert_allclose(distances, [of[name] for name in ids.tolist()], rtol=1e-4, atol=slack)
-        sure = np.sort(near if wide >= len(vectors) else near[: wide * 4 // 5])[:k]
+        sure = np.sort(near if wide >= len(vectors) else near[: wide - 2])[:k]
         assert (distances[: len(sure)] <= sure + slack + 1e-4 * np.abs(sure)).all()
 
 
