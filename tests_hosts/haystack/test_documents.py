@@ -70,7 +70,7 @@ def test_dimensions_are_those_of_the_first_embedding(document_store: LsqDocument
     assert document_store.filter_documents()[:3] == plain
     with pytest.raises(DocumentStoreError, match="2 numbers, and 3 are needed"):
         document_store.write_documents([Document(embedding=[1.0, 0.0])])
-    with pytest.raises(DocumentStoreError, match="2 and 3 numbers"):
+    with pytest.raises(DocumentStoreError, match="2 numbers and some 3"):
         document_store.write_documents([Document(embedding=[1.0, 0.0]), Document(embedding=[1.0, 0.0, 0.0])])
     with pytest.raises(DocumentStoreError):
         document_store.embedding_retrieval([1.0, 0.0])

@@ -19,7 +19,7 @@ from .given import Make
 
 def test_errors_are_haystacks(make: Make, tmp_path: Path) -> None:
     store = make()
-    with pytest.raises(DocumentStoreError, match="no numbers"):
+    with pytest.raises(DocumentStoreError, match="it is empty"):
         store.write_documents([Document(embedding=[])])
     store.write_documents([Document(id="x", embedding=[1.0, 0.0])])
     for document in (

@@ -66,7 +66,7 @@ def test_wrong_queries() -> None:
 
 
 def test_wrong_files_and_settings(tmp_path: Path) -> None:
-    with pytest.raises(IndexMissingError, match="no store is there"):
+    with pytest.raises(IndexMissingError, match="there is no store"):
         LsqVectorStore.from_persist_dir(str(tmp_path))
     with pytest.raises(IndexMissingError):
         LsqVectorStore.from_persist_path("/absent", fs=fsspec.filesystem("memory"))

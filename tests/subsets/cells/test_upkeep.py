@@ -248,11 +248,11 @@ def another_cell(writer: Any, cells: Any) -> None:
         (in_every_cell, "cells: row"),
         (no_number, "not finite"),
         (without_centre, "no centre"),
-        (fresh_row, "damaged"),
+        (fresh_row, "wrong checksum"),
         (long_tail, "too large"),
         (wrong_count, "expected"),
-        (odd_key, "impossible size|belongs to nothing"),
-        (another_cell, "another one"),
+        (odd_key, "impossible size|unknown key"),
+        (another_cell, "something else"),
     ],
 )
 def test_check_finds_cells_that_do_not_agree_with_the_rows(change: Any, told: str) -> None:
