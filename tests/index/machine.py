@@ -70,6 +70,11 @@ class IndexMachine(RuleBasedStateMachine):
     """What int and str ids share; the subclasses say how ids look."""
 
     kind: ClassVar[Literal["int", "str"]]
+    #: What an index is made with, and how many rows it has at first.
+    encoders: ClassVar[Any] = st.sampled_from(sorted(ENCODERS))
+    subsets: ClassVar[Any] = st.sampled_from([None, "multi-index", MultiIndex(bits=5), Cells(20)])
+    train_sizes: ClassVar[Any] = st.sampled_from([50, 4500, 10**6])
+    first_rows: ClassVar[Any] = st.just(0)
 
     @staticmethod
     def ids_for(numbers: list[int]) -> list[Any]:
@@ -90,21 +95,22 @@ class IndexMachine(RuleBasedStateMachine):
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
         kept=st.sampled_from([None, "float16", "float32"]),
-        encoder=st.sampled_from(sorted(ENCODERS)),
-        train_size=st.sampled_from([50, 4500, 10**6]),
         in_memory=st.booleans(),
-        subset=st.sampled_from([None, "multi-index", MultiIndex(bits=5), Cells(20)]),
         fields=st.sampled_from([(), ("a",), ("b.c", "a")]),
+        data=st.data(),
     )
-    def create(
-        self, metric: Any, kept: Any, encoder: str, train_size: int, in_memory: bool, subset: Any, fields: Any
-    ) -> None:
+    def create(self, metric: Any, kept: Any, in_memory: bool, fields: Any, data: st.DataObject) -> None:
+        encoder, subset, train_size, n = (
+            data.draw(choices) for choices in (self.encoders, self.subsets, self.train_sizes, self.first_rows)
+        )
         parameters, least = ENCODERS[encoder]
         self.subset = subset if can_have(encoder, subset) else None
         self.train_size, self.kept = max(train_size, least), kept
         options: dict[str, Any] = {"metric": metric, "keep_vectors": kept, "encoder": encoder, "ids": self.kind}
         options.update(train_size=train_size, subset=self.subset, fields=fields, **parameters)
         self.index = Index(DIM, **options) if in_memory else Index.create(self.path, DIM, **options)
+        if n:
+            self.add(n, n, "rising")
 
     def teardown(self) -> None:
         if hasattr(self, "index"):
@@ -280,7 +286,8 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(sorted(ENCODERS)), staged=st.booleans())
     def reencode(self, name: str, staged: bool) -> None:
         parameters, least = ENCODERS[name]
-        if not can_have(name, self.subset):
+        # Cells wait for an encoder with codes.
+        if not can_have(name, self.subset) and not isinstance(self.subset, Cells):
             with pytest.raises((ParameterError, NoVectorsError), match=r"subset|codes only"):
                 self.index.reencode(name, **parameters)
             return
@@ -322,7 +329,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     def all_are_listed(self, index: Index) -> None:
         stats = index.stats()
-        listed = self.subset is not None and index.is_trained
+        listed = self.subset is not None and index.is_trained and not index.encoder.layout.floats
         if isinstance(self.subset, Cells) and not self.model:
             return  # nothing to make cells from
         assert stats["fresh"] == 0 or not listed
@@ -393,8 +400,9 @@ class IndexMachine(RuleBasedStateMachine):
         queries = grid(2, self.step) + np.float32(0.5)
         k = int(rng.choice([1, 7, 40]))
         if self.exact(index):
-            found = index.search(queries, k=k, rerank=len(names), **self.everywhere())
-            assert_found(found, names, distances(queries, vectors, index.metric), k)
+            for options in ({"rerank": len(names), **self.everywhere()}, {"recall": 1.0}):
+                found = index.search(queries, k=k, **options)
+                assert_found(found, names, distances(queries, vectors, index.metric), k)
             allowed = rng.permutation(len(names))[: len(names) // 3]
             filter_ids = [*(names[i] for i in allowed.tolist()), *self.new_ids(2, self.step, "random")]
             found = index.search(queries, k=k, rerank=len(names), filter=filter_ids, **self.everywhere())
@@ -404,7 +412,7 @@ class IndexMachine(RuleBasedStateMachine):
         if index.is_trained and not index.encoder.layout.floats:
             self.compare_estimates(index, queries, vectors, k)
         assert (index.subset is None) == (self.subset is None)
-        if index.is_trained and self.subset is not None:
+        if index.is_trained and not index.encoder.layout.floats and self.subset is not None:
             self.compare_lists(index, queries, k)
 
     def compare_payloads(self, index: Index, names: list[Any], rng: np.random.Generator) -> None:
@@ -423,13 +431,13 @@ class IndexMachine(RuleBasedStateMachine):
         """All buckets of all tables hold all rows: a subset search is then a scan. Some hold rows that are there."""
         stats = index.stats()
         assert stats["listed"] + stats["fresh"] == stats["vectors"] + stats["deleted"]
-        if isinstance(self.subset, Cells):
-            return
-        everything = len(self.model) + 1
-        near = index.search(queries, k=k, probes=1 << 16, candidates=everything, rerank=0)
-        scanned = index.search(queries, k=k, strategy="scan", rerank=0)
-        assert np.array_equal(near.distances, scanned.distances) and near.ids.tolist() == scanned.ids.tolist()
-        some = index.search(queries, k=k, distance="score")
+        cells = isinstance(self.subset, Cells)
+        if not cells:
+            everything = len(self.model) + 1
+            near = index.search(queries, k=k, probes=1 << 16, candidates=everything, rerank=0)
+            scanned = index.search(queries, k=k, strategy="scan", rerank=0)
+            assert np.array_equal(near.distances, scanned.distances) and near.ids.tolist() == scanned.ids.tolist()
+        some = index.search(queries, k=k, distance="auto" if cells else "score")
         found = [name for name in some.ids.ravel().tolist() if name not in (None, -1)]
         assert all(name in self.model for name in found) and len(found) == 2 * min(k, len(self.model))
 
@@ -469,6 +477,34 @@ class StrMachine(IndexMachine):
         """Of several lengths and alphabets; 0 is the empty string; numbers sort otherwise than their strings."""
         tails = ("", "é", "\0", "語" * 60)
         return [f"{number}{tails[number % 4]}" if number else "" for number in numbers]
+
+
+class CellsMachine(IntMachine):
+    """Cells from the beginning on, and rows that come and go where others are."""
+
+    encoders = st.sampled_from(["itq", "lsh", "lsq", "pq"])
+    subsets = st.sampled_from([Cells(), Cells(20), Cells(spill=False)])
+    train_sizes = st.just(50)
+    first_rows = st.integers(600, 2000)
+
+    @precondition(lambda self: len(self.model) < MOST_ROWS)
+    @rule(n=st.integers(300, 1500), seed=seeds, drift=st.integers(-9, 9))
+    def add_elsewhere(self, n: int, seed: int, drift: int) -> None:
+        """Rows that are mostly where there were none: cells there grow past their limit."""
+        vectors = grid(n, seed) // 3 + np.float32(drift)
+        vectors[~vectors.any(axis=1), 0] = 1
+        ids = self.new_ids(n, seed, "random")
+        self.index.add(vectors, ids)
+        self.remember(ids, vectors, None)
+
+    @precondition(lambda self: self.model)
+    @rule(at=st.integers(-4, 4))
+    def delete_around(self, at: int) -> None:
+        """Rows that are near each other: their cells become small."""
+        ids = [name for name, vector in self.model.items() if abs(vector[0] - at) <= 1]
+        self.index.delete(ids)
+        for name in ids:
+            del self.model[name], self.payloads[name]
 
 
 class _Abort(Exception):  # noqa: N818 — not an error: how a batch is left

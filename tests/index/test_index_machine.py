@@ -14,18 +14,20 @@ from lsqindex._subsets.cells import upkeep
 from lsqindex._subsets.multi_index import postings
 from lsqindex._write import retraining
 from tests.settings import LONG
+from tests.subsets.cells.counted import KINDS, count_upkeep
 
-from .machine import IndexMachine, IntMachine, StrMachine
+from .machine import CellsMachine, IndexMachine, IntMachine, StrMachine
 
 
-@pytest.mark.parametrize("machine", [IntMachine, StrMachine])
+@pytest.mark.parametrize("machine", [IntMachine, StrMachine, CellsMachine])
 def test_any_sequence_of_changes_agrees_with_a_dict(
     machine: type[IndexMachine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A chunk is a unit of posting lists, so that these steps fill units, and segments, too.
     monkeypatch.setattr(postings, "UNIT_ROWS", 4064)
     monkeypatch.setattr(postings, "SEGMENT_ROWS", 4 * 4064)
-    # Fresh rows move into cells in small lumps, and small cells are split.
+    # Few rows have cells, fresh ones move into them in small lumps, and small cells are split.
+    monkeypatch.setattr(cells, "LEAST_ROWS", 500)
     monkeypatch.setattr(cells, "LUMP_ROWS", 300)
     monkeypatch.setattr(upkeep, "_LEAST", 8)
     # Every review finds a reason to train again, and codes are rewritten slowly: most steps see two generations.
@@ -43,4 +45,6 @@ def test_any_sequence_of_changes_agrees_with_a_dict(
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
+    upkeep_done = count_upkeep(monkeypatch)
     run_state_machine_as_test(machine, settings=chosen)
+    assert machine is not CellsMachine or min(upkeep_done[kind] for kind in KINDS) > 10, upkeep_done
