@@ -294,11 +294,16 @@ static int64_t lsq_cells_until(const lsq_cells_plan *plan, const lsq_cells_work 
 /* The largest sum of rows that are worth comparing; -1 where none are. */
 static int32_t lsq_cells_limit(const lsq_cells_plan *plan, const lsq_cells_work *work, lsq_line line, int64_t compared) {
     if (work->best_count < plan->k) return LSQ_LARGEST;
-    /* Estimates of codes are rounded distances of codes: nothing need be lost. */
-    const double margin = plan->kept ? lsq_normal_quantile(plan->lost * (double)plan->k / (double)(compared + 1)) : 6;
-    if (line.slope > 0) return lsq_ceiling((lsq_cells_kth(plan, work) + margin * line.around - line.start) / line.slope);
-    /* Estimates tell nothing; unless all rows are equal, and then only those of smaller estimates can be nearer. */
-    return line.around > 0 ? LSQ_LARGEST : (int32_t)line.mean - 1;
+    const double kth = lsq_cells_kth(plan, work);
+    if (!plan->kept) {
+        /* Estimates are rounded distances of codes, each look-up by half a step at most: nothing need be lost. */
+        const double rounded = plan->nibbles ? (double)plan->codes.width + work->scale.slack : 1;
+        return lsq_ceiling((kth - work->scale.base) / work->scale.step + rounded);
+    }
+    const double margin = lsq_normal_quantile(plan->lost * (double)plan->k / (double)(compared + 1));
+    if (line.slope > 0) return lsq_ceiling((kth + margin * line.around - line.start) / line.slope);
+    /* Estimates tell nothing; unless all rows are as far as the k-th, and then only those of smaller estimates can be nearer. */
+    return line.around > 0 || kth > line.start ? LSQ_LARGEST : (int32_t)line.mean - 1;
 }
 
 /* ---- the search of one query ---------------------------------------------------------------------------------------- */

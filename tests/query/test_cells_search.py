@@ -200,3 +200,19 @@ def test_many_equal_vectors() -> None:
     index.merge()
     found = index.search(rows[0], k=10)
     np.testing.assert_array_equal(found.ids, np.arange(10))
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+@pytest.mark.parametrize("encoder", [{"encoder": "itq", "bits": 3}, {"encoder": "pq", "bits": 4, "field_bits": 2}])
+def test_all_cells_give_the_answer_of_the_scan_where_codes_are_few(metric: str, encoder: dict[str, object]) -> None:
+    """The first cells may hold rows of one code only, which tell nothing of the others."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-4, 5, (125, 3)) + 0.25
+    index = Index(dim=3, metric=metric, subset=Cells(60, spill=False), keep_vectors="float16", **encoder)  # type: ignore[arg-type]
+    index.add(rows)
+    index.train()
+    index.merge()
+    queries = rng.integers(-4, 5, (40, 3)) + 0.5
+    for k in (1, 7, 40, 200):
+        found = index.search(queries, k=k, rerank=0, probes=1 << 16)
+        assert np.array_equal(found.distances, index.search(queries, k=k, rerank=0, strategy="scan").distances)
