@@ -18,7 +18,7 @@ def forged_cells(there: Entries) -> Iterator[tuple[str, Forgery]]:
     state = msgpack.unpackb(body(there[keys.META, keys.STATE]))
     of = {
         letter: sorted(key for db, key in there if db == keys.CELLS and key[:1] == letter)
-        for letter in (b"c", b"k", b"t")
+        for letter in (b"c", b"k", b"t", b"z")
     }
     one, two = of[b"k"][:2]
     width = state["code_size"]
@@ -47,7 +47,9 @@ def forged_cells(there: Entries) -> Iterator[tuple[str, Forgery]]:
     yield "cells: shorter", {(keys.CELLS, one): again(there[keys.CELLS, one], payload[:-4])}
     yield "cells: empty", {(keys.CELLS, one): b""}
     yield "cells: exchanged", {(keys.CELLS, one): there[keys.CELLS, two], (keys.CELLS, two): there[keys.CELLS, one]}
-    yield "cells: missing", {(keys.CELLS, one): None}
+    for letter, some in of.items():
+        for key in some:
+            yield f"cells: {letter.decode()} {keys.row_of(key)} is missing", {(keys.CELLS, key): None}
     yield "cells: without tails", {(keys.CELLS, key): None for key in of[b"t"]}
     yield "cells: of no centre", {(keys.CELLS, keys.cell(1 << 20)): again(there[keys.CELLS, one], first=1 << 20)}
     tail = keys.cell_tail(keys.row_of(one))
@@ -62,6 +64,16 @@ def forged_cells(there: Entries) -> Iterator[tuple[str, Forgery]]:
     yield "centre: longer", {(keys.CELLS, centre): again(there[keys.CELLS, centre], floats.tobytes() + bytes(4))}
     yield "centre: two", {(keys.CELLS, centre): again(there[keys.CELLS, centre], count=2)}
     yield "centre: missing", {(keys.CELLS, centre): None}
+    (coded,) = of[b"z"]
+    payload = body(there[keys.CELLS, coded])
+    count = len(of[b"c"])
+    numbers = np.frombuffer(payload, "<u4", count)
+    for name, other in (("falling", numbers[::-1]), ("equal", np.zeros_like(numbers))):
+        forged = other.astype("<u4").tobytes() + payload[4 * count :]
+        yield f"codes of centres: {name}", {(keys.CELLS, coded): again(there[keys.CELLS, coded], forged)}
+    for changes in ({"count": count + 1}, {"width": width + 1}, {"generation": 9}, {"kind": b"c"}, {"first": 1}):
+        yield f"codes of centres: {changes}", {(keys.CELLS, coded): again(there[keys.CELLS, coded], **changes)}
+    yield "codes of centres: shorter", {(keys.CELLS, coded): again(there[keys.CELLS, coded], payload[:-1])}
     yield "cells: a key of no kind", {(keys.CELLS, b"x\0\0\0\0"): there[keys.CELLS, one]}
     yield "cells: a long key", {(keys.CELLS, one + b"\0"): there[keys.CELLS, one]}
     for changes in ({"cells": 0}, {"cells": 1}, {"cells": 1 << 31}, {"next_cell": 1}, {"listed": 5}, {"listed": 0}):

@@ -61,6 +61,20 @@ def test_flipped_bits_of_posting_lists_and_tables_are_noticed(sound: Callable[[s
     assert not wrong(changes, found) and "right" not in found
 
 
+@pytest.mark.parametrize("letter", ["c", "k", "t", "z"])
+def test_flipped_bits_of_cells_are_noticed(letter: str, sound: Callable[[str], Path]) -> None:
+    path = sound("cells")
+    data = path.read_bytes()
+    own = [value for (db, key), value in entries(path).items() if db == keys.CELLS and key[:1] == letter.encode()]
+    places = [place for place in Places(data).records if data[place[0] : place[1]] in own]
+    assert len(places) == len(own) == (1 if letter == "z" else 9)
+    rng = random.Random(6)
+    bits = [rng.randrange(8 * begin, 8 * end) for begin, end in places for _ in range(400 if LONG else 2)]
+    changes = [{"flip": [bit]} for bit in bits]
+    found = outcomes(path, changes)
+    assert not wrong(changes, found) and "right" not in found
+
+
 @pytest.mark.parametrize("variant", ["untrained", "trained"])
 def test_bits_of_the_meta_pages_are_noticed_or_do_no_harm(variant: str, sound: Callable[[str], Path]) -> None:
     """The number of the last transaction above all: one bit less, and an older state would be the last one."""

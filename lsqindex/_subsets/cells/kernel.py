@@ -93,7 +93,7 @@ def one_cell(rows: RowNumbers, codes: Bytes, dim: int, state: State) -> tuple[Ke
 
 def store_codes(writer: Writer, found: Cells, coder: Coder) -> None:
     """Store the codes of all centres, unless they are stored."""
-    state, stored = writer.state, _stored(writer)
+    state, stored = writer.state, stored_codes(writer)
     if stored is not None and np.array_equal(stored.numbers, found.numbers):
         return
     codes = _codes(writer, found, coder)
@@ -114,7 +114,7 @@ def _codes(source: Reader | Writer, found: Cells, coder: Coder) -> Bytes:
     """The codes of all centres: known, stored, or made now."""
     state, known = source.state, source.env.known.get(_CODES)
     if known is None or known.generation != state.generation:
-        known = _stored(source)
+        known = stored_codes(source)
     codes, new = np.empty((len(found.numbers), state.code_size), np.uint8), np.ones(len(found.numbers), np.bool_)
     if known is not None and len(known.numbers):
         at = np.minimum(np.searchsorted(known.numbers, found.numbers), len(known.numbers) - 1)
@@ -128,7 +128,7 @@ def _codes(source: Reader | Writer, found: Cells, coder: Coder) -> Bytes:
     return codes
 
 
-def _stored(source: Reader | Writer) -> _Codes | None:
+def stored_codes(source: Reader | Writer) -> _Codes | None:
     """The codes that the file has; None without any."""
     state = source.state
     value = source.get(keys.CELLS, keys.centre_codes(state.generation))
@@ -139,5 +139,7 @@ def _stored(source: Reader | Writer) -> _Codes | None:
     if header != expected or len(payload) != header.count * (4 + state.code_size):
         raise DamagedError(f"codes of centres: the record of something else; {records.REMEDY}")
     numbers = np.frombuffer(payload, "<u4", header.count).astype(np.uint32)
+    if (numbers[1:] <= numbers[:-1]).any():
+        raise DamagedError(f"codes of centres: their cells do not ascend; {records.REMEDY}")
     codes = np.frombuffer(payload, np.uint8, offset=4 * header.count).reshape(header.count, state.code_size)
     return _Codes(state.generation, numbers, codes.copy())

@@ -252,10 +252,10 @@ class CellsStructure(Structure):
         """List so many rows, and see to the cells."""
         state = writer.state
         listing.list_rows(writer, min(state.rows, state.listed + rows), spill=self.spill)
-        upkeep.maintain(writer, self._count(state.count), splits)
+        upkeep.maintain(writer, self._count(state.count), splits, spill=self.spill)
 
     # -- checking -----------------------------------------------------------------------------
 
     def problems(self, store: Store) -> Iterator[str]:
         """Cells and rows agree."""
-        return checking.problems(store, self.find(store), 1 + self.spill)
+        return checking.problems(store, self.find(store), spill=self.spill)

@@ -48,8 +48,11 @@ _EQUAL = 1e-8
 _GONE, _SWEPT = 1 / 8, 8
 
 
-def maintain(writer: Writer, target: int, most: int) -> None:
-    """Split and dissolve cells, at most ``most`` of each, so that there are about ``target``."""
+def maintain(writer: Writer, target: int, most: int, *, spill: bool) -> None:
+    """Split and dissolve cells, at most ``most`` of each, so that there are about ``target``.
+
+    ``spill``: rows are in two cells, as soon as there are two.
+    """
     cells = find(writer, {})
     if cells is None:
         return
@@ -59,7 +62,7 @@ def maintain(writer: Writer, target: int, most: int) -> None:
     small = _smallest(sizes, mean, most)
     split, parts = _halves(writer, vectors, cells, _largest(cells, sizes, mean, target, most))
     if len(split) or len(small):
-        _reassign(writer, vectors, cells, np.concatenate([split, small]), parts)
+        _reassign(writer, vectors, cells, np.concatenate([split, small]), parts, spill=spill)
 
 
 def _smallest(sizes: Places, mean: float, most: int) -> Places:
@@ -104,11 +107,12 @@ def _halves(writer: Writer, vectors: RowVectors, cells: Cells, places: Places) -
     return np.array(done, np.int64), np.concatenate([np.empty((0, cells.centres.shape[1]), np.float32), *parts])
 
 
-def _reassign(writer: Writer, vectors: RowVectors, cells: Cells, gone: Places, new: Floats) -> None:
+def _reassign(writer: Writer, vectors: RowVectors, cells: Cells, gone: Places, new: Floats, *, spill: bool) -> None:
     """Put cells with the centres ``new`` into the place of the cells ``gone``, and re-assign rows around them.
 
     A row that was in a cell that goes, or is now nearer to a new centre than to that of a cell it is in, is assigned
-    anew among these centres: as often as it was in these cells, for of its other cell nothing is known here.
+    anew among these centres: as often as it was in these cells, for of its other cell nothing is known here. Rows of
+    a cell that was the only one are in one cell, and get their second.
     """
     around = _neighbours(cells, gone)
     if not len(around) and not len(new):
@@ -123,9 +127,10 @@ def _reassign(writer: Writer, vectors: RowVectors, cells: Cells, gone: Places, n
         np.concatenate([held.rows[moved], loose.rows]), return_index=True, return_counts=True
     )
     codes = np.concatenate([held.codes[moved], loose.codes])[first]
-    places, apart = listing.assign(centres, vectors, rows, spill=bool((times > 1).any()))
-    # What stays, then the first cell of each row, then the second of those that had two.
-    twice = times > 1 if places.shape[1] > 1 else np.zeros(len(rows), np.bool_)
+    places, apart = listing.assign(centres, vectors, rows, spill=spill)
+    # What stays, then the first cell of each row, then the second of those that have two.
+    twice = (times > 1) | (spill and len(cells.numbers) == 1)
+    twice &= places.shape[1] > 1
     every = np.concatenate([own[~moved], places[:, 0], places[twice, -1]]).astype(np.int64)
     squares = np.concatenate([squares[~moved], apart[:, 0], apart[twice, -1]])
     names = np.concatenate([held.rows[~moved], rows, rows[twice]])

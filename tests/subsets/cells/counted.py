@@ -25,8 +25,8 @@ def count_upkeep(patch: pytest.MonkeyPatch, log: Path | None = None) -> Counter[
             with log.open("a") as file:
                 file.writelines(f"{kind}\n" * times for kind, times in done.items())
 
-    def counted_reassign(writer: Any, vectors: Any, cells: Any, gone: Any, new: Any) -> None:
-        reassign(writer, vectors, cells, gone, new)
+    def counted_reassign(writer: Any, vectors: Any, cells: Any, gone: Any, new: Any, *, spill: bool) -> None:
+        reassign(writer, vectors, cells, gone, new, spill=spill)
         count(split=len(new) // 2, dissolved=len(gone) - len(new) // 2)
 
     def counted_sweep(writer: Any, changed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def test_a_small_cell_is_dissolved_and_the_last_one_is_not() -> None:
     index.delete(near)
     before = index.stats()["cells"]["count"]
     with index._writer() as writer:
-        writer.run(lambda own: upkeep.maintain(own, 1, 100))
+        writer.run(lambda own: upkeep.maintain(own, 1, 100, spill=True))
         writer.commit()
     assert 1 <= index.stats()["cells"]["count"] < before
     assert index.check() == []
@@ -160,12 +161,25 @@ def test_a_split_copies_codes_and_keeps_both_entries_of_a_row() -> None:
     before = index.stats()["cells"]
     with index._writer() as writer:
         epoch = writer.state.relisted
-        writer.run(lambda own: upkeep.maintain(own, 40, 100))
+        writer.run(lambda own: upkeep.maintain(own, 40, 100, spill=True))
         assert writer.state.relisted > epoch and writer.state.cells > 15
         writer.commit()
     after = index.stats()["cells"]
     assert index.check() == [] and after["spilled"] == before["spilled"] == 2_000
     assert after["largest"] < before["largest"]
+    index.close()
+
+
+def test_rows_of_an_only_cell_get_their_second_when_it_is_split() -> None:
+    index = make(subset=Cells(1))
+    index.add(around(500))
+    index.merge()
+    assert index.stats()["cells"]["count"] == 1 and index.stats()["cells"]["spilled"] == 0
+    with index._writer() as writer:
+        writer.run(lambda own: upkeep.maintain(own, 2, 1, spill=True))
+        writer.commit()
+    assert index.stats()["cells"]["count"] == 2 and index.stats()["cells"]["spilled"] == 500
+    assert index.check() == []
     index.close()
 
 
@@ -183,6 +197,11 @@ def drop_a_row(writer: Any, cells: Any) -> None:
         held = entries.load_all(writer, cells.numbers[place : place + 1])
         entries.store(writer, records.CELL, np.array([number], np.uint32), held.only(held.rows != 7))
         entries.remove(writer, records.TAIL, np.array([number], np.uint32))
+
+
+def lose(kind: bytes, writer: Any, cells: Any) -> None:
+    """A record is gone, whose rows are all in a second cell."""
+    entries.remove(writer, kind, cells.numbers[cells.counts[:, 1] > 0][:1])
 
 
 def another_code(writer: Any, cells: Any) -> None:
@@ -209,10 +228,6 @@ def no_number(writer: Any, cells: Any) -> None:
     centres = cells.centres[:1].copy()
     centres[0, 3] = np.nan
     entries.store_centres(writer, cells.numbers[:1], centres, cells.spreads[:1])
-
-
-def without_centre(writer: Any, cells: Any) -> None:
-    entries.remove(writer, records.CENTRE, cells.numbers[:1])
 
 
 def fresh_row(writer: Any, cells: Any) -> None:
@@ -242,12 +257,14 @@ def another_cell(writer: Any, cells: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (drop_a_row, "row 7 is in no cell"),
+        (drop_a_row, "row 7 is in 0, expected 2; 1 such"),
         (another_code, "a code that is not that of its row"),
         (twice_in_a_cell, "twice"),
-        (in_every_cell, "cells: row"),
+        (in_every_cell, "is in 6, expected 2"),
+        (partial(lose, records.CELL), "is in 1, expected 2"),
+        (partial(lose, records.TAIL), "is in 1, expected 2"),
+        (partial(lose, records.CENTRE), "no centre"),
         (no_number, "not finite"),
-        (without_centre, "no centre"),
         (fresh_row, "wrong checksum"),
         (long_tail, "too large"),
         (wrong_count, "expected"),
@@ -257,9 +274,11 @@ def another_cell(writer: Any, cells: Any) -> None:
 )
 def test_check_finds_cells_that_do_not_agree_with_the_rows(change: Any, told: str) -> None:
     index = make(subset=Cells(6))
-    index.add(around(600))
-    index.merge()
+    for n in (600, 10):
+        index.add(around(n, seed=n))
+        index.merge()
     index.add(around(20, seed=3))
+    assert index.stats()["cells"]["tails"] > 0
     assert index.check() == []
     assert any(re.search(told, problem) for problem in damage(index, change))
     index.close()
