@@ -136,7 +136,9 @@ def _measured(writer: Writer, found: Cells, vectors: RowVectors) -> _Sample | No
     apart = _apart(metric, queries, found.centres)
     order = np.argsort(apart, axis=1, kind="stable")
     first = _first_places(found, vectors, rows, np.argsort(order, axis=1, kind="stable"))
-    far = np.stack([_apart(metric, queries[[i]], vectors[np.maximum(some, 0)])[0] for i, some in enumerate(rows)])
+    # Where there are fewer neighbours, some row stands for them, which is there: row 0 may have been given back.
+    there = np.where(rows < 0, rows.max(), rows)
+    far = np.stack([_apart(metric, queries[[i]], vectors[some])[0] for i, some in enumerate(there)])
     near = np.argsort(np.where(rows < 0, np.inf, far), axis=1, kind="stable")
     far, first = (np.take_along_axis(values, near, axis=1) for values in (far, first))
     return _Sample(queries, own >= 0, np.take_along_axis(apart, order, axis=1), far, first)

@@ -127,6 +127,20 @@ def test_rows_that_moved_because_their_chunk_was_given_back_are_in_cells_again()
     index.close()
 
 
+def test_cells_are_calibrated_where_queries_have_no_neighbours_and_the_first_rows_are_gone() -> None:
+    """Halfway between opposite vectors there is no direction, so nothing is found; no row must stand for that."""
+    index = make(subset=Cells(20), metric="cosine", keep_vectors="float32")
+    index.add(np.random.default_rng(0).choice([-1.0, 1.0], (9_000, 1)) * around(1))
+    index.merge()
+    index.delete(np.arange(8_000))
+    index.add(around(50))
+    index.merge()
+    with index._reader() as reader:
+        assert reader.state.stored < 9_050  # chunks were given back
+    assert index.check() == []
+    index.close()
+
+
 def test_a_small_cell_is_dissolved_and_the_last_one_is_not() -> None:
     vectors = around(1_500, centres=8)
     index = make(subset=Cells(8))
