@@ -103,11 +103,21 @@ class Kept:
         nothing = np.empty(0, np.uint64)
         self.vectors = _exact.Vectors(*self._column, *self._how[:2], 0, nothing, deleted.SEGMENT_ROWS)
 
+    def touch(self, store: Store, rows: RowNumbers) -> None:
+        """Verify the records of ``rows`` that were not, and note it here.
+
+        What is noted elsewhere may be of a later snapshot by now, or forgotten.
+        """
+        starts = self._column[0]
+        if not _records.touched(starts, self.verified, rows):
+            store.vectors().touch(rows)
+            after = np.searchsorted(starts, rows, side="right")
+            self.verified[after[after > 0] - 1] = 1
+
     def distances(self, search: Search, counts: NDArray[np.int64], rows: RowNumbers) -> NDArray[np.float32]:
         """The distance of each of ``rows`` from its query: the first ``counts[0]`` are of the first, and so on."""
         search.trace.reranked += len(rows)
-        if not _records.touched(self._column[0], self.verified, rows):
-            search.store.vectors().touch(rows)
+        self.touch(search.store, rows)
         queries = search.vectors
         threads = min(search.threads, len(rows) * queries.shape[1] // tuning.EXACT_WORK)
         try:

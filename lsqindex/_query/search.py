@@ -120,7 +120,8 @@ class Search:
 
     def touch(self, rows: RowNumbers) -> None:
         """Verify the kept vectors of ``rows``."""
-        self.store.vectors().touch(rows)
+        assert self.snapshot.kept is not None
+        self.snapshot.kept.touch(self.store, rows)
 
     def only(self, some: Any, *, threads: int | None = None) -> Search:
         """The same for some of the queries, by their places or a slice."""

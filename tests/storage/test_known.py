@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lsqindex import Index, register_encoder
+from lsqindex import Cells, Index, register_encoder
 from lsqindex._compiled import records as compiled
+from lsqindex._query.search import Search
 from lsqindex._storage.format.columns import CHUNK_ROWS, Column
 from lsqindex._storage.lmdb import growth
 from lsqindex._subsets.multi_index import postings
@@ -119,3 +120,26 @@ def test_another_file_is_verified_anew(path: Path, verified: list[str]) -> None:
         verified.clear()
         read_everything(index)
         assert {"codes", "ids", "vectors", "postings"} <= set(verified)
+
+
+def test_a_search_goes_on_where_what_is_verified_was_forgotten_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As check() in another thread does it; a search of cells begins anew when it has verified something."""
+    path = tmp_path / "index.lsq"
+    with Index.create(path, 8, encoder="lsh", bits=32, subset=Cells(20), keep_vectors="float32") as index:
+        index.train(VECTORS[:500]).add(VECTORS[:9_000])
+        index.merge()
+        wanted = index.search(VECTORS[:5], 10)
+    touch, times = Search.touch, 0
+
+    def forgetting(search: Search, rows: Any) -> None:
+        nonlocal times
+        times += 1
+        assert times < 100, "the same records again and again"
+        index._env.forget()
+        touch(search, rows)
+
+    with Index.open(path) as index:
+        monkeypatch.setattr(Search, "touch", forgetting)
+        assert index.search(VECTORS[:5], 10).ids.tolist() == wanted.ids.tolist() and times
