@@ -41,9 +41,17 @@ def first_centres(vectors: Vectors, k: int, rng: np.random.Generator) -> Float32
     chosen = rng.permutation(len(vectors))
     if len(chosen) > k:
         chosen = chosen[: 4 * k]
-        _, kept = np.unique(vectors[chosen], axis=0, return_index=True)
-        chosen = np.concatenate([chosen[np.sort(kept)], np.delete(chosen, kept)])
+        kept = distinct(vectors[chosen])
+        chosen = np.concatenate([chosen[kept], np.delete(chosen, kept)])
     return vectors[np.resize(chosen, k)].copy()
+
+
+def distinct(vectors: Vectors) -> NDArray[np.intp]:
+    """Where in ``vectors`` each different row is first, ascending."""
+    # As bytes: np.unique would make a type of as many fields as numbers, and turn an interrupt into a TypeError.
+    rows = np.ascontiguousarray(vectors + vectors.dtype.type(0))  # −0 becomes 0
+    _, first = np.unique(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))), return_index=True)
+    return np.sort(first)
 
 
 def moved_centres(vectors: Vectors, labels: NDArray[Any], centres: Float32, rng: np.random.Generator) -> Float32:

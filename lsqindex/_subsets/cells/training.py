@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..._compiled import assign as _assign
 from ..._threads.pool import in_parallel
-from ...encoders.clustering import first_centres, moved_centres
+from ...encoders.clustering import distinct, first_centres, moved_centres
 
 Vectors = NDArray[np.float32]
 Labels = NDArray[np.uint32]
@@ -119,7 +119,5 @@ def _among(centres: _assign.Centres, vectors: Vectors, candidates: Labels, threa
 
 def _different(centres: Vectors) -> Vectors:
     """Each centre once, in their order."""
-    # (As bytes: NumPy compares rows of numbers by making a type of as many fields. Adding 0 makes −0 equal to it.)
-    rows = np.ascontiguousarray(centres + np.float32(0)).view(np.dtype((np.void, 4 * centres.shape[1])))
-    _, first = np.unique(rows, return_index=True)
-    return centres if len(first) == len(centres) else centres[np.sort(first)]
+    first = distinct(centres)
+    return centres if len(first) == len(centres) else centres[first]
