@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lsqindex import Index, MultiIndex
+from lsqindex import Cells, Index, MultiIndex
 from lsqindex._subsets.cells import structure, upkeep
 from lsqindex._subsets.multi_index import postings
 from lsqindex._write import retraining
@@ -28,6 +28,9 @@ from lsqindex.errors import LsqIndexError
 
 DIM = 8
 INDEX, COPY = "index.lsq", "copy.lsq"
+
+#: Vectors of ids from here on are near each other, and far from others.
+NEAR = 20_000
 
 #: The version of each id.
 Content = dict[int, int]
@@ -59,8 +62,9 @@ def vectors(ids: Iterable[int], versions: Iterable[int]) -> NDArray[np.float32]:
     mixed = (mixed + places * np.uint64(0x165667B19E3779F9)) * np.uint64(0xD6E8FEB86659FD93)
     mixed ^= mixed >> np.uint64(32)
     mixed *= np.uint64(0xD6E8FEB86659FD93)
-    whole: NDArray[np.float32] = ((mixed >> np.uint64(40)) % np.uint64(2048)).astype(np.float32) - 1024
-    return whole
+    spread = np.where(names < NEAR, 2048, 64).astype(np.uint64)[:, None]
+    whole: NDArray[np.float32] = ((mixed >> np.uint64(40)) % spread).astype(np.float32)
+    return whole + np.where(names < NEAR, -1024, 1500).astype(np.float32)[:, None]
 
 
 def payloads(ids: Iterable[int], versions: Iterable[int]) -> list[Any]:
@@ -206,7 +210,8 @@ def _wrong(index: Index, content: Content) -> list[str]:
         return ["payloads: not those of the vectors"]
     some = np.unique(np.linspace(0, len(names) - 1, 20).astype(int))
     # Everything is ordered again by the kept vectors, so that answers are exact with any encoder.
-    hits = index.search(wanted[some], k=1, rerank=len(names) if index.stats()["keep_vectors"] else 0)
+    everywhere: dict[str, Any] = {"probes": 1 << 16} if isinstance(index.subset, Cells) else {}
+    hits = index.search(wanted[some], k=1, rerank=len(names) if index.stats()["keep_vectors"] else 0, **everywhere)
     lost = np.flatnonzero((hits.ids[:, 0] != np.array(names)[some]) | (hits.distances[:, 0] != 0))
     if len(lost):
         return [f"search: does not find ids {np.array(names)[some][lost].tolist()}"]

@@ -1,8 +1,8 @@
 """Interrupts every public method of an index, at random moments, and looks whether everything still works.
 
-``python interrupted.py directory interrupts seed`` prints a summary as JSON. A real timer raises KeyboardInterrupt in
-whatever the main thread is doing; one time in three it goes on doing so every few microseconds, so that cleaning up is
-interrupted too. A second thread reads meanwhile. A watchdog ends the process if anything hangs.
+``python interrupted.py directory interrupts seed subset`` prints a summary as JSON. A real timer interrupts
+whatever the main thread is doing; one time in three it goes on doing so every few microseconds, so that cleaning up
+is interrupted too. A second thread reads meanwhile. A watchdog ends the process if anything hangs.
 """
 
 from __future__ import annotations
@@ -23,23 +23,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from lsqindex import Index
 from lsqindex._compiled import gate as _gate
 from lsqindex._storage.lmdb import registry
 from lsqindex.errors import LsqIndexError
+from tests.crash.acknowledged import small_lumps
+from tests.subsets.cells.counted import KINDS, count_upkeep
 
 #: Seconds after which one round hangs.
 PATIENCE = 120
 DIM = 8
 _START = 400
+_NEAR = 1000
 
 Operation = Callable[[], Any]
 
 
 def vectors(ids: list[int], version: int) -> Any:
-    """The vectors of ids, known from their numbers alone."""
-    return np.stack([np.random.default_rng([i, version]).standard_normal(DIM) for i in ids]).astype(np.float32)
+    """The vectors of ids, known from their numbers alone; those of a version from ``_NEAR`` on are near each other."""
+    points = np.stack([np.random.default_rng([i, version]).standard_normal(DIM) for i in ids])
+    if version >= _NEAR:
+        points = 0.1 * points + 3 * np.random.default_rng(version).standard_normal(DIM)
+    return points.astype(np.float32)
 
 
 class Timer:
@@ -75,13 +82,13 @@ class Timer:
 class Run:
     """An index, what must be in it, and what can be done with it."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, subset: Any) -> None:
+        self.subset = subset
         self.random = random.Random(seed)
         self.directory, self.path = directory, directory / "main.lsq"
         self.copy, self.other = directory / "copy.lsq", directory / "other.lsq"
-        self.index = Index.create(
-            self.path, DIM, encoder="itq", bits=8, keep_vectors="float32", subset="multi-index", train_size=300
-        )
+        self.options: dict[str, Any] = {"encoder": "itq", "bits": 8, "keep_vectors": "float32", "subset": subset}
+        self.index = Index.create(self.path, DIM, train_size=300, **self.options)
         #: The version of each vector that must be there.
         self.there: dict[int, int] = {}
         self.next_id = 0
@@ -97,6 +104,13 @@ class Run:
 
     def some(self, n: int) -> list[int]:
         return self.random.sample(sorted(self.there), min(n, len(self.there)))
+
+    def neighbours(self, n: int) -> list[int]:
+        """Ids whose vectors are near each other: all rows of some cells."""
+        ids = sorted(self.there)
+        there = np.concatenate([vectors([i], self.there[i]) for i in ids])
+        near = np.argsort(np.square(there - self.random.choice(there)).sum(axis=1), kind="stable")[:n]
+        return [ids[i] for i in near.tolist()]
 
     # -- changes, each with what the index must hold once it has returned ------------------------
 
@@ -128,17 +142,16 @@ class Run:
             by_version.setdefault(version, []).append(i)
         return all(np.array_equal(self.index.get(ids), vectors(ids, version)) for version, ids in by_version.items())
 
-    def add(self, ids: list[int]) -> Operation:
-        add = lambda: self.index.add(vectors(ids, 0), ids, [{"n": i} for i in ids])  # noqa: E731
-        return self.changing(add, {**self.there, **dict.fromkeys(ids, 0)})
+    def add(self, ids: list[int], version: int = 0) -> Operation:
+        add = lambda: self.index.add(vectors(ids, version), ids, [{"n": i} for i in ids])  # noqa: E731
+        return self.changing(add, {**self.there, **dict.fromkeys(ids, version)})
 
     def upsert(self, n: int) -> Operation:
-        ids, version = self.some(n), self.random.randrange(1, 1000)
+        ids, version = self.some(n), self.random.randrange(1, _NEAR)
         change = lambda: self.index.add(vectors(ids, version), ids, upsert=True)  # noqa: E731
         return self.changing(change, {**self.there, **dict.fromkeys(ids, version)})
 
-    def delete(self) -> Operation:
-        ids = self.some(3)
+    def delete(self, ids: list[int]) -> Operation:
         return self.changing(
             lambda: self.index.delete(ids), {i: version for i, version in self.there.items() if i not in ids}
         )
@@ -159,7 +172,7 @@ class Run:
 
     def replace(self) -> Operation:
         def make(old: Index) -> Index:
-            new = Index(DIM, encoder="itq", bits=8, keep_vectors="float32", subset="multi-index", train_size=300)
+            new = Index(DIM, train_size=300, **self.options)
             ids = old.ids()
             new.add(old.get(ids), ids)
             return new
@@ -201,8 +214,10 @@ class Run:
             "subset": lambda: lambda: index.subset,
             "check": lambda: lambda: index.check(),
             "add": lambda: self.add(self.new_ids(5)),
+            "add neighbours": lambda: self.add(self.new_ids(60), _NEAR + self.random.randrange(3)),
             "upsert": lambda: self.upsert(5),
-            "delete": self.delete,
+            "delete": lambda: self.delete(some(3)),
+            "delete neighbours": lambda: self.delete(self.neighbours(60)),
             "delete unknown": lambda: lambda: index.delete([-5]),
             "set_payloads": lambda: lambda: index.set_payloads(known, [{"n": 1}] * 5),
             "batch": self.batch,
@@ -210,7 +225,7 @@ class Run:
             "reencode": lambda: lambda: index.reencode("lsh", bits=16),
             "reencode back": lambda: lambda: index.reencode("itq", bits=8),
             "merge": lambda: lambda: index.merge(),
-            "set_subset": lambda: lambda: index.set_subset("multi-index"),
+            "set_subset": lambda: lambda: index.set_subset(self.subset),
             "set_subset None": lambda: lambda: index.set_subset(None),
             "save": lambda: lambda: index.save(),
             "save a copy": lambda: lambda: index.save(self.copy),
@@ -219,6 +234,16 @@ class Run:
             "open and close": lambda: self.reopen,
             "in memory": lambda: self.in_memory,
         }
+
+    def next_name(self) -> str:
+        """Any operation; one time in two one that changes cells, where these are looked at."""
+        if self.subset == "cells" and self.random.random() < 0.5:
+            if self.index.subset is None:
+                self.index.set_subset(self.subset)
+            fewer = "delete neighbours" if len(self.there) > _START else "add neighbours"
+            return self.random.choice(["add neighbours", fewer, "merge"])
+        listed = self.index.subset is not None
+        return self.random.choice([name for name in self.operations() if listed or name != "search lists"])
 
     # -- all of it --------------------------------------------------------------------------------
 
@@ -230,17 +255,18 @@ class Run:
         except BaseException as error:
             self.failed.append(f"the other thread: {error!r}")
 
-    def go(self, interrupts: int) -> dict[str, Any]:
+    def go(self, interrupts: int, upkeep: Counter[str]) -> dict[str, Any]:
+        """So many interrupts, and until cells were changed in all ways, where these are looked at."""
+        changed = KINDS if self.subset == "cells" else ()
         timer, lasts, hits, rounds = Timer(), dict[str, float](), Counter[str](), 0
         reading = threading.Thread(target=self.read)
         reading.start()
-        while timer.raised < interrupts and not self.failed:
+        while (timer.raised < interrupts or not all(upkeep[kind] for kind in changed)) and not self.failed:
+            assert rounds < 20 * interrupts, upkeep
             faulthandler.dump_traceback_later(PATIENCE, exit=True)
             rounds += 1
-            name, make = self.random.choice(list(self.operations().items()))
-            if name == "search lists" and self.index.subset is None:
-                continue
-            operation, before = make(), timer.raised
+            name = self.next_name()
+            operation, before = self.operations()[name](), timer.raised
             again = self.random.choice([0, 0, self.random.uniform(5e-6, 1e-3)])
             # The first time at any moment of ten milliseconds; then of as long as it took the last time.
             begin = time.perf_counter()
@@ -304,15 +330,17 @@ def left_open(directory: Path) -> int:
 
 
 def main() -> None:
-    directory, interrupts, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    directory, interrupts, seed, subset = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    small_lumps(40)
+    upkeep = count_upkeep(pytest.MonkeyPatch())
     faulthandler.enable()
     faulthandler.dump_traceback_later(PATIENCE, exit=True)
-    run = Run(directory, seed)
+    run = Run(directory, seed, subset)
     begin = time.perf_counter()
-    summary = run.go(interrupts)
+    summary = run.go(interrupts, upkeep)
     faulthandler.dump_traceback_later(PATIENCE, exit=True)
     run.end()
-    summary["descriptors left open"] = left_open(directory)
+    summary.update({"descriptors left open": left_open(directory), "upkeep": upkeep})
     print(json.dumps({**summary, "seconds": round(time.perf_counter() - begin, 1)}))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import lsqindex._storage.lmdb.opening
 import lsqindex._storage.rewrite
@@ -26,7 +27,8 @@ import lsqindex._write.add
 import lsqindex._write.retraining
 from lsqindex import Cells, Index, MultiIndex
 from lsqindex._storage.lmdb.registry import open_env
-from tests.crash.acknowledged import COPY, DIM, INDEX, payloads, rewrite_slowly, small_lumps, small_units, vectors
+from tests.crash.acknowledged import COPY, DIM, INDEX, NEAR, payloads, rewrite_slowly, small_lumps, small_units, vectors
+from tests.subsets.cells.counted import count_upkeep
 
 SMALL_IDS = 300
 LARGE = (10_000, 16_000)
@@ -105,6 +107,18 @@ class Life:
         self.begin("large", ids, [])
         self.index.add(*self.new(ids), upsert=True)
 
+    def do_near(self) -> None:
+        """Vectors that are nearer to each other than others: their cells grow past their limit."""
+        ids = self.random.permutation(np.arange(NEAR, NEAR + 600))[:300]
+        self.begin("near", ids, [])
+        self.index.add(*self.new(ids), upsert=True)
+
+    def do_far(self) -> None:
+        """Their cells are left with few rows."""
+        ids = np.arange(NEAR, NEAR + 600)
+        self.begin("far", [], ids)
+        self.index.delete(ids)
+
     def do_clear(self) -> None:
         ids = np.arange(LARGE[0] + int(self.random.integers(0, 500)), LARGE[1])
         self.begin("clear", [], ids)
@@ -155,6 +169,7 @@ def live(
     unit_rows: int = 0,
     recode_rows: int = 0,
     lump_rows: int = 0,
+    upkeep_log: str = "",
     in_turn: bool = False,
     sync: bool = True,
 ) -> None:
@@ -171,6 +186,8 @@ def live(
         small_units(unit_rows)
     if lump_rows:
         small_lumps(lump_rows)
+    if upkeep_log:
+        count_upkeep(pytest.MonkeyPatch(), Path(upkeep_log))
     if recode_rows:
         rewrite_slowly(recode_rows)
     life = Life(directory, first, seed, create)

@@ -29,6 +29,7 @@ from lsqindex._subsets.multi_index import postings
 from tests.crash.acknowledged import COPY, INDEX, Log, judge
 from tests.processes import environment
 from tests.settings import LONG, ROOT
+from tests.subsets.cells.counted import KINDS, read_counts
 
 HERE = ROOT / "tests" / "crash"
 
@@ -38,7 +39,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the writer's pa
 CHANGES = ["add", "upsert", "delete", "batch"]
 LISTED = {"encoder": "lsh", "bits": 32, "keep_vectors": "float32", "subset": "multi-index"}
 #: What writers do; which of it is to be hit; how the index is made; and constants that are made small.
-CASES: dict[str, tuple[list[str], list[str], dict[str, Any], dict[str, int]]] = {
+CASES: dict[str, tuple[list[str], list[str], dict[str, Any], dict[str, Any]]] = {
     "changes": (CHANGES, [], {}, {}),
     "growth": ([*CHANGES, "large", "clear", "compact"], ["large"], {}, {"map_size": 1 << 16}),
     "compact": ([*CHANGES, "compact"], ["compact"], {}, {}),
@@ -86,10 +87,10 @@ CASES: dict[str, tuple[list[str], list[str], dict[str, Any], dict[str, int]]] = 
         {"unit_rows": 4064, "map_size": 1 << 18},
     ),
     "cells": (
-        [*CHANGES, "large", "clear", "cells", "merge", "compact", "train"],
-        ["add", "upsert", "large", "cells", "merge"],
+        [*CHANGES, "large", "clear", "near", "near", "far", "cells", "merge", "compact", "train"],
+        ["add", "upsert", "large", "near", "far", "cells", "merge"],
         {"encoder": "itq", "bits": 8, "keep_vectors": "float32", "subset": "cells", "train_size": 200},
-        {"lump_rows": 60, "map_size": 1 << 18, "commit_bytes": 50_000},
+        {"lump_rows": 60, "map_size": 1 << 18, "commit_bytes": 50_000, "upkeep_log": "upkeep"},
     ),
     "posting lists in many transactions": (
         ["large", "upsert", "subset", "merge", "reencode"],
@@ -164,6 +165,8 @@ def wait_for(log: Log, wanted: list[str], after: int) -> None:
 def one_life(writers: Writers, log: Log, chance: random.Random, case: str) -> None:
     """Start a writer, kill it, and read the log."""
     kinds, wanted, create, small = CASES[case]
+    if "upkeep_log" in small:
+        small = {**small, "upkeep_log": str(writers.directory / small["upkeep_log"])}
     known = log.read()
     first, seconds = known.last, known.seconds
     # No training but when it is asked for.
@@ -190,11 +193,13 @@ def test_what_was_acknowledged_outlives_kills(case: str, writers: Writers, monke
     rounds = 60 if LONG else 8
     kills = hits = listed = unfinished = 0
     log = Log(writers.log)
-    # (Where posting lists are the point, until there were some; likewise codes that are being rewritten.)
+    # (Where posting lists are the point, until there were some; likewise codes that are being rewritten, and cells that
+    # were split, dissolved and swept.)
     while (
         kills < rounds
         or hits < rounds // 2
         or listed < small.get("unit_rows", small.get("lump_rows", 0))
+        or ("upkeep_log" in small and len(read_counts(directory / small["upkeep_log"])) < len(KINDS))
         or ("recode_rows" in small and unfinished < rounds // 4)
     ):
         one_life(writers, log, chance, case)
@@ -216,7 +221,7 @@ def test_what_was_acknowledged_outlives_kills(case: str, writers: Writers, monke
     with Index.open(directory / INDEX) as index:
         index.compact()
         index.save(directory / COPY)
-    assert {path.name for path in directory.iterdir()} <= {"log", *names(INDEX), *names(COPY)}
+    assert {path.name for path in directory.iterdir()} <= {"log", "upkeep", *names(INDEX), *names(COPY)}
 
 
 def names(file: str) -> tuple[str, str]:

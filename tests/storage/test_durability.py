@@ -21,6 +21,7 @@ import pytest
 
 from tests.processes import environment
 from tests.settings import LONG, ROOT
+from tests.subsets.cells.counted import KINDS, read_counts
 
 HERE = ROOT / "tests" / "crash"
 
@@ -54,6 +55,14 @@ RUNS: dict[str, dict[str, Any]] = {
         "create": {**KEPT, "subset": "multi-index"},
         "commit_bytes": 50_000,
         "unit_rows": 4064,
+    },
+    "cells": {
+        # Splits by rows near each other; then these go, so that the cells that were split are dissolved.
+        "kinds": ["near", "train", *2 * ["near", "upsert"], "far", *6 * ["upsert", "delete"], "merge", "cells"],
+        "create": {"encoder": "itq", "bits": 8, "keep_vectors": "float32", "subset": "cells"},
+        "commit_bytes": 50_000,
+        "lump_rows": 60,
+        "upkeep_log": "upkeep",
     },
 }
 
@@ -90,6 +99,8 @@ def replayed(library: Path, directory: Path, name: str, *, every: int, subsets: 
     (files / "log").touch()
     given = {"create": {}, **RUNS[name]}
     given["create"] = {"train_size": 1 << 40, **given["create"]}
+    if "upkeep_log" in given:
+        given["upkeep_log"] = str(directory / given["upkeep_log"])
     arguments = {"directory": str(files), "first": 0, "seed": 1, "in_turn": True, "sync": sync, **given}
     run("writer.py", json.dumps(arguments), LD_PRELOAD=str(library), LOG_WRITES_OF=str(files), LOG_WRITES_TO=str(log))
     unit = [str(given["unit_rows"])] if "unit_rows" in given else []
@@ -107,6 +118,9 @@ def test_every_acknowledged_change_outlives_a_power_cut(name: str, library: Path
     # LMDB syncs the pages of a commit, then writes its meta page through a descriptor that syncs by itself.
     assert min(found["events"]["s"], found["durable writes"]) > found["operations"] // 2
     assert found["states"]["power cut"] > 2 * found["operations"]
+    if "upkeep_log" in RUNS[name]:
+        counts = read_counts(tmp_path / RUNS[name]["upkeep_log"])
+        assert all(counts[kind] for kind in KINDS), counts
 
 
 @pytest.mark.parametrize("name", ["changes", "growing", "codes"])

@@ -24,6 +24,7 @@ from lsqindex._compiled.gate import Block, Gate, LockFile, Pass, locks
 from lsqindex.errors import BusyError, ClosedError, StorageError
 from tests.processes import environment
 from tests.settings import LONG, ROOT
+from tests.subsets.cells.counted import KINDS
 
 from .waiting import StopError, free, in_thread
 
@@ -31,17 +32,20 @@ needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="thi
 
 
 @needs_signals
-def test_interrupts_leave_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("subset", ["multi-index", "cells"])
+def test_interrupts_leave_nothing_behind(subset: str, tmp_path: Path) -> None:
     """The script fails if anything hangs, is locked, is lost or is half done."""
     script = ROOT / "tests" / "crash" / "interrupted.py"
     count = 10_000 if LONG else 250
+    arguments = [str(tmp_path), str(count), "5", subset]
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), str(count), "5"], env=environment(), capture_output=True, text=True
+        [sys.executable, str(script), *arguments], env=environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     print(summary)
     assert summary["interrupts"] >= count and not summary["descriptors left open"]
+    assert subset != "cells" or all(summary["upkeep"].get(kind) for kind in KINDS)
 
 
 def test_a_pass_that_is_lost_leaves() -> None:
