@@ -13,7 +13,7 @@
 # make bench-cells      cells with no option set: recall, time, size, changes; half an hour (cells --million: more)
 # make bench-scan       queries per second beside FAISS, threads, growth, gigabytes per second; ten minutes
 # make bench-paper      every experiment of the paper's section 4
-# make bench-peers      beside FAISS, USearch, hnswlib, ScaNN, sqlite-vec and LanceDB
+# make bench-peers      beside FAISS, USearch, hnswlib, ScaNN, RaBitQ-Library, sqlite-vec and LanceDB
 # make bench-hosts      through txtai and LangChain, beside their default backends; in .venv-hosts
 # make bench-flow       how many files, functions and calls across modules an operation passes through
 # make bench-micro      the time of single operations; make bench-micro AGAINST=COMMIT compares with that commit

@@ -17,6 +17,8 @@ _ADAPTERS = {
     "usearch": ("usearch", "of_usearch", "USearch"),
     "hnswlib": ("hnswlib", "of_hnswlib", "Hnswlib"),
     "scann": ("scann", "of_scann", "Scann"),
+    "rabitq": ("rabitqlib", "of_rabitq", "RaBitQIvf"),
+    "symphonyqg": ("rabitqlib", "of_rabitq", "SymphonyQG"),
     "sqlite-vec": ("sqlite-vec", "of_sqlite_vec", "SqliteVec"),
     "lancedb": ("lancedb", "of_lancedb", "LanceDB"),
 }
@@ -114,9 +116,17 @@ def systems(bits: int, axes: int, fields: int, lists: int, opq_learn: int) -> li
         10: ((64, 150), (128, 250), (256, 600), (512, 1300)),
         100: ((128, 600), (256, 1200), (512, 2500), (1024, 5000)),
     }
-    graph = {10: (16, 32, 64, 128), 100: (100, 150, 250, 400)}
-    probes = {10: ((8, 10), (16, 10), (32, 10), (64, 20)), 100: ((16, 4), (32, 4), (64, 6), (128, 10))}
-    leaves = {10: ((10, 60), (20, 100), (40, 100), (80, 200)), 100: ((20, 200), (40, 300), (80, 500), (160, 800))}
+    graph = {10: (16, 32, 48, 64, 96, 128, 192, 256), 100: (100, 150, 250, 400, 600)}
+    probes = {
+        10: ((4, 6), (8, 6), (8, 10), (16, 10), (24, 10), (32, 10), (48, 15), (64, 20), (96, 20)),
+        100: ((8, 3), (16, 4), (32, 4), (64, 6), (96, 8), (128, 10)),
+    }
+    leaves = {
+        10: ((6, 40), (10, 60), (14, 60), (20, 100), (28, 100), (40, 100), (60, 150), (80, 200), (120, 300)),
+        100: ((10, 200), (20, 200), (40, 300), (80, 500), (120, 600), (160, 800)),
+    }
+    nprobes = {10: (4, 8, 12, 16, 24, 32, 48, 64, 96, 128), 100: (8, 16, 32, 64, 96, 128, 192)}
+    beams = {10: (16, 24, 32, 48, 64, 96, 128, 192, 256), 100: (100, 150, 250, 400, 600)}
     none: dict[int, list[Setting]] = {k: [{}] for k in both}
     refined = {k: [{"nprobe": nprobe, "k_factor": factor} for nprobe, factor in sweep] for k, sweep in probes.items()}
     lance = {
@@ -143,13 +153,13 @@ def systems(bits: int, axes: int, fields: int, lists: int, opq_learn: int) -> li
             f"lsqindex lsq {bits} + int8, cells",
             "lsqindex",
             {**shared, "keep_vectors": "int8", "subset": "cells"},
-            {k: each("recall", (0.8, 0.9, 0.95, 0.98, 0.99)) for k in both},
+            {k: each("recall", (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)) for k in both},
         ),
         System(
             f"lsqindex lsq {bits} + float16, cells",
             "lsqindex",
             {**shared, "keep_vectors": "float16", "subset": "cells"},
-            {k: each("recall", (0.8, 0.9, 0.95, 0.98, 0.99, 0.995)) for k in both},
+            {k: each("recall", (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)) for k in both},
         ),
         System(
             f"lsqindex lsh {bits} + float16, multi-index",
@@ -199,6 +209,20 @@ def systems(bits: int, axes: int, fields: int, lists: int, opq_learn: int) -> li
             "scann",
             {},
             {k: [{"leaves": n, "reorder": rows} for n, rows in sweep] for k, sweep in leaves.items()},
+        ),
+        System(
+            f"rabitqlib IVF{lists}, 7 bits",
+            "rabitq",
+            {"lists": lists, "bits": 7},
+            {k: each("nprobe", values) for k, values in nprobes.items()},
+        ),
+        System(
+            "rabitqlib SymphonyQG 32",
+            "symphonyqg",
+            {"degree": 32},
+            {k: each("ef", values) for k, values in beams.items()},
+            # It cannot be added to.
+            alike=True,
         ),
         System("sqlite-vec float32", "sqlite-vec", {}, none, batches=False),
         System(
