@@ -160,6 +160,7 @@ def systems(bits: int, axes: int, fields: int, lists: int, opq_learn: int) -> li
             "lsqindex",
             {**shared, "keep_vectors": "float16", "subset": "cells"},
             {k: each("recall", (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)) for k in both},
+            alike=True,
         ),
         System(
             f"lsqindex lsh {bits} + float16, multi-index",

@@ -109,7 +109,7 @@ def test_what_is_not_possible_has_a_reason(peers: Path) -> None:
 
 def test_our_deletes_give_space_back(peers: Path) -> None:
     rows = [row for row in _rows(peers, "deletes") if row["system"].startswith("lsqindex")]
-    assert len(rows) == 5  # codes, float16, two kinds with cells, multi-index
+    assert len(rows) == 4  # codes, float16, cells, multi-index
     for row in rows:
         values = row["values"]
         assert values["MB given back"] < values["MB before"]

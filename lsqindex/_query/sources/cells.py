@@ -15,9 +15,9 @@ from ..._compiled import cells as _cells
 from ..._storage.format.columns import CHUNK_ROWS
 from ..._storage.format.records import REMEDY
 from ..._storage.store import Store
-from ..._subsets.cells.calibration import rule_for
 from ..._subsets.cells.found import Cells as Found
 from ..._subsets.cells.kernel import kernel_cells, one_cell
+from ..._subsets.cells.rule import rule_for, spare_of
 from ..._subsets.cells.vectors import stored_chunks
 from ..._threads.pool import in_parallel
 from ...errors import DamagedError
@@ -52,7 +52,7 @@ class Cells:
     ) -> None:
         """``selection``: the rows that may be found; ``few`` of them are copied into one cell, and that is searched."""
         coder, state = snapshot.coder, snapshot.state
-        self._few = few
+        self._few, self._spare = few, spare_of(found.rule)
         if selection is not None and few:
             # The record is kept as long as its address is used.
             cells, self._record = one_cell(selection.rows, store.codes().gather(selection.rows), coder.dim, state)
@@ -118,7 +118,7 @@ class Cells:
             trace.probes += 0 if self._few else visits.cells
             trace.rows += visits.rows
             trace.reranked += visits.compared
-            trace.expected_misses += visits.left
+            trace.expected_misses += visits.left / self._spare
             short += [i * step + q for q in visits.short]
         trace.fresh += nq * self._fresh
         if search.strings:

@@ -8,6 +8,9 @@
     listing.py    fresh rows move into cells
     upkeep.py     cells are split and dissolved, and their entries re-assigned
     found.py      the cells of a snapshot, where they lie, for searches
+    kernel.py     these, as the kernel wants them
+    rule.py       how many cells a query visits for a recall
+    calibration.py  that rule, fitted to the cells; sampled.py has the queries it is fitted to
     checking.py   whether cells and rows agree
 
 The database ``cells`` has three records a cell, all with the header of every record (docs/format.md):

@@ -1,92 +1,57 @@
 """How many cells a query should visit for a recall: measured when cells are made, or have changed much.
 
-Some rows serve as queries, and so do points halfway between two rows, which are unlike any. Their true neighbours are
-found by visiting all cells. Of each neighbour it is then known which ``reach`` of the rule (``cython_src/cells.h``)
-finds it, so that the reach for a recall is a quantile. Of several slopes the one that visits the fewest cells is taken.
+Some queries are answered by visiting all cells (``sampled.py``). Of each true neighbour it is then known which
+``reach`` of the rule (``cython_src/cells.h``) finds it, so that the reach for a recall is a quantile. The rule also
+visits cells as long as it expects too many neighbours in those that are left. How far that can be trusted (``spare``)
+is found by trying, and so is the slope: of all that find enough, the pair that visits the fewest cells is taken.
 
 A part of what a recall allows to be missed is left for rows whose estimates are too far (``lost``).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._compiled import assign as _assign
-from ..._compiled import cells as _cells
-from ..._compiled import exact as _exact
-from ..._compiled import scan as _scan
-from ..._storage.format import deleted
-from ..._storage.format.columns import CHUNK_ROWS
 from ..._storage.format.meta import State
 from ..._storage.lmdb.writer import Writer
-from ..._storage.store import Store
-from ...metrics import METRICS, Metric
+from ...metrics import METRICS
 from .entries import Floats
 from .found import Cells
-from .kernel import kernel_cells
-from .vectors import RowVectors, coder_of, stored_chunks
+from .kernel import cosines
+from .rule import KS, RECALLS, name_of
+from .sampled import BETWEEN, FEWEST, MEANS, RANDOM, ROWS, Sample, sample_of, tau_of
+from .vectors import RowVectors
 
-#: The numbers of neighbours, and the recalls, that are measured. In between it is interpolated.
-_KS = (1, 10, 100)
-_RECALLS = (0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
+#: The share of what may be missed that is missed by not visiting cells: of queries like rows, and of others.
+_BY_CELLS, _OF_OTHERS = 0.6, 0.84
 
-#: So many rows are compared with queries, in all; at least and at most so many queries of each kind.
-_WORK, _FEWEST, _MOST = 1 << 24, 32, 128
-
-#: The share of what may be missed that is missed by not visiting cells; and what stands for ``lost``.
-_BY_CELLS, _BY_CODES = 0.6, 2.0
+#: What queries that are near to nothing may miss in cells, of their ten neighbours at a recall of 0.95: little, for
+#: codes tell them apart badly, and they miss more by that.
+_FAR_MISSED = 0.01
 
 #: No reach is less than minus this: a number, where all neighbours are in no cell yet.
 _FARTHEST = 1e30
 
 #: Slopes that are tried, in steps of the mean growth of centres' distances from octave to octave of their order.
-_SLOPES = (0.0, 0.25, 0.5, 1.0)
+_SLOPES = (0.0, 0.25, 0.5)
 
+#: How many times too many neighbours the rule may expect in cells that are left.
+_SPARES = (1.0, 4.0, 16.0, 64.0, 256.0)
 
-class Rule(NamedTuple):
-    """The numbers of ``cython_src/cells.h`` that decide what a query visits and compares."""
-
-    reach: float
-    slope: float
-    tau: float
-    misses: float
-    lost: float
-
-
-#: Visits everything, and compares all that could matter.
-EVERYTHING = Rule(math.inf, 0.0, 1.0, 0.0, 0.001)
-
-
-def rule_for(stored: Mapping[str, float], k: int, recall: float) -> Rule:
-    """The rule for the ``k`` nearest at ``recall``, from what is stored."""
-    if "slope" not in stored or recall > 0.9995:
-        return EVERYTHING
-    missed = 1 - recall
-    decade = min(math.log10(k), 4.0)
-    low = min(int(decade), len(_KS) - 2)
-    near, far = (_reach(stored, _KS[at], recall) for at in (low, low + 1))
-    reach = near + (far - near) * (decade - low)
-    return Rule(reach, stored["slope"], stored["tau"], missed * k, _BY_CODES * missed)
-
-
-def _reach(stored: Mapping[str, float], k: int, recall: float) -> float:
-    """The reach for a measured k: nearly linear in the logarithm of what is missed."""
-    known = [stored[_name(k, at)] for at in _RECALLS]
-    return float(np.interp(-math.log(1 - recall), [-math.log(1 - at) for at in _RECALLS], known))
-
-
-def _name(k: int, recall: float) -> str:
-    return f"reach {k} {recall}"
+#: Quantiles of the normal distribution, by the logarithm of the probability to be beyond.
+_SHARES = np.geomspace(1e-15, 0.5, 128)
+_FARTHEST_NORMAL = 100.0
+_QUANTILES = np.array([-NormalDist().inv_cdf(share) for share in _SHARES])
 
 
 def is_due(stored: Mapping[str, float], state: State) -> bool:
     """Whether cells have changed so much that they should be calibrated again."""
-    if state.count < _FEWEST or not state.listed:
+    if state.count < FEWEST or not state.listed:
         return False
     if "rows" not in stored:
         return True
@@ -96,180 +61,82 @@ def is_due(stored: Mapping[str, float], state: State) -> bool:
 def calibrated(writer: Writer, found: Cells) -> dict[str, float]:
     """The rule of these cells, as it is stored."""
     vectors = RowVectors(writer)
-    rule = {"rows": float(writer.state.count), "cells": float(len(found.numbers))}
-    sample = _measured(writer, found, vectors)
+    stored = {"rows": float(writer.state.count), "cells": float(len(found.numbers))}
+    sample = sample_of(writer, found, vectors, KS[-1])
     if sample is None:
-        return rule
+        return stored
+    tau = tau_of(vectors, sample.queries, found)
+    fit = _Fit(sample, found, METRICS[vectors.options.metric].number, tau)
     # How much farther centres are from octave to octave of their order.
     growth = float((sample.apart[:, min(31, len(found.numbers) - 1)] - sample.apart[:, 0]).mean()) / 5
-    rules = [_with_slope(sample, growth * share) for share in _SLOPES]
-    best = min(rules, key=lambda rule: _visited(sample, rule))
-    tau = _tau(vectors, sample.queries, found)
-    return {**rule, **best, "tau": tau}
+    tried = [fit.tried(growth * share, spare) for share, spare in product(_SLOPES, _SPARES)]
+    # With the first spare as many are visited as the rule knows to do: where that is too few, it is all there is.
+    allowed = max(_FAR_MISSED, min(missed for _, spare, _, missed in tried if spare == _SPARES[0]))
+    slope, spare, _, _ = min((one for one in tried if one[3] <= allowed), key=lambda one: one[2])
+    reaches = {name_of(k, recall): fit.reach(slope, spare, k, recall) for k, recall in product(KS, RECALLS)}
+    return {**stored, "slope": slope, "spare": spare, **reaches, "tau": tau}
 
 
-class _Sample(NamedTuple):
-    """Queries, and what is known of their true neighbours."""
+class _Fit:
+    """What a rule would do for the queries of a sample."""
 
-    queries: Floats
-    #: Which of them are rows.
-    stored: NDArray[np.bool_]
-    #: Distances of centres, ascending, (queries, cells).
-    apart: Floats
-    #: Of each neighbour, nearest first, (queries, k): its distance, and the place in that order of the first cell that
-    #: holds it; −1 where none does, for then it is always found.
-    far: Floats
-    places: NDArray[np.int64]
+    def __init__(self, sample: Sample, found: Cells, metric: int, tau: float) -> None:
+        self._sample, self._cells = sample, len(found.numbers)
+        self._octaves = np.log2(np.arange(self._cells) + 1).astype(np.float32)
+        self._at = np.maximum(sample.places, 0)
+        #: Rows in the cells from each place on.
+        self._rows = found.counts.sum() * (1 - np.arange(self._cells) / self._cells)
+        self._means, self._deviations = _spread(sample, found, metric, tau)
 
+    def tried(self, slope: float, spare: float) -> tuple[float, float, float, float]:
+        """A slope and a spare, how many cells are visited on the average, and what queries near to nothing miss."""
+        needed, reach = self._needed(slope, spare, 10, 0.95), self.reach(slope, spare, 10, 0.95)
+        kinds = self._sample.kinds
+        missed = max(float((needed[kinds == kind] > reach).mean()) for kind in (MEANS, RANDOM))
+        return slope, spare, float(self._visited(reach, slope, spare)[kinds <= BETWEEN].mean()), missed
 
-def _measured(writer: Writer, found: Cells, vectors: RowVectors) -> _Sample | None:
-    """None where no query has neighbours: all are zeros, whose cosines say nothing."""
-    queries, own = _queries(vectors, writer.state.count)
-    k = min(_KS[-1], max(1, writer.state.count - 1))
-    rows = _neighbours(writer, found, vectors, queries, k + 1)
-    if (rows < 0).all():
-        return None
-    # A query that is a row is not its own neighbour.
-    others = np.argsort(rows == own[:, None], axis=1, kind="stable")[:, :k]
-    rows = np.take_along_axis(rows, others, axis=1)
-    metric = METRICS[vectors.options.metric]
-    apart = _apart(metric, queries, found.centres)
-    order = np.argsort(apart, axis=1, kind="stable")
-    first = _first_places(found, vectors, rows, np.argsort(order, axis=1, kind="stable"))
-    # Where there are fewer neighbours, some row stands for them, which is there: row 0 may have been given back.
-    there = np.where(rows < 0, rows.max(), rows)
-    far = np.stack([_apart(metric, queries[[i]], vectors[some])[0] for i, some in enumerate(there)])
-    near = np.argsort(np.where(rows < 0, np.inf, far), axis=1, kind="stable")
-    far, first = (np.take_along_axis(values, near, axis=1) for values in (far, first))
-    return _Sample(queries, own >= 0, np.take_along_axis(apart, order, axis=1), far, first)
+    def reach(self, slope: float, spare: float, k: int, recall: float) -> float:
+        """The reach for a recall, with which enough neighbours are found of rows and of points between them."""
+        needed = self._needed(slope, spare, k, recall)
+        reach = -_FARTHEST
+        for kind, share in ((ROWS, _BY_CELLS), (BETWEEN, _OF_OTHERS)):
+            own = needed[self._sample.kinds == kind]
+            reach = max(reach, float(np.quantile(own, 1 - share * (1 - recall), method="higher")))
+        return reach
 
+    def _needed(self, slope: float, spare: float, k: int, recall: float) -> Floats:
+        """Of each neighbour the least reach that finds it, (queries, k): that of the last place which needs one."""
+        sample, last = self._sample, min(k, self._sample.far.shape[1])
+        wanted = np.where(self._expects(spare, last, recall), np.float32(-np.inf), self._beyond(slope, last))
+        needed = np.take_along_axis(np.maximum.accumulate(wanted, axis=1), self._at[:, :last], axis=1)
+        return np.where(sample.places[:, :last] < 0, np.float32(-np.inf), needed)
 
-def _with_slope(sample: _Sample, slope: float) -> dict[str, float]:
-    """The reaches of a slope: of each neighbour the least reach that finds it, and of these a quantile.
+    def _visited(self, reach: float, slope: float, spare: float) -> NDArray[np.int64]:
+        """How many cells each query visits for ten neighbours at a recall of 0.95."""
+        last = min(10, self._sample.far.shape[1])
+        goes_on = self._expects(spare, last, 0.95) | (self._beyond(slope, last) <= reach)
+        ends: NDArray[np.int64] = np.where(goes_on.all(axis=1), self._cells, np.argmin(goes_on, axis=1))
+        return ends
 
-    As many neighbours must be found of queries that are rows as of those that are not.
-    """
-    octaves = np.log2(np.arange(sample.apart.shape[1]) + 1)
-    at = np.maximum(sample.places, 0)
-    centres = np.take_along_axis(sample.apart, at, axis=1) + slope * octaves[at]
-    rule = {"slope": slope}
-    for k in _KS:
-        last = min(k, sample.far.shape[1])
-        needed = np.where(sample.places < 0, -math.inf, centres - sample.far[:, [last - 1]])[:, :last]
-        for recall in _RECALLS:
-            share = 1 - _BY_CELLS * (1 - recall)
-            kinds = (needed[kind] for kind in (sample.stored, ~sample.stored))
-            reach = max(float(np.quantile(kind, share, method="higher")) for kind in kinds)
-            rule[_name(k, recall)] = max(reach, -_FARTHEST)
-    return rule
+    def _beyond(self, slope: float, k: int) -> Floats:
+        """What the reach is compared with, (queries, cells)."""
+        beyond: Floats = self._sample.apart - self._sample.far[:, [k - 1]] + np.float32(slope) * self._octaves
+        return beyond
+
+    def _expects(self, spare: float, k: int, recall: float) -> NDArray[np.bool_]:
+        """Where the rule expects too many neighbours in the cells from there on, (queries, cells)."""
+        share = spare * (1 - recall) * k / self._rows
+        limits = np.interp(np.log(share), np.log(_SHARES), _QUANTILES, right=-_FARTHEST_NORMAL).astype(np.float32)
+        expects: NDArray[np.bool_] = self._means - self._sample.far[:, [k - 1]] < limits * self._deviations
+        return expects
 
 
-def _visited(sample: _Sample, rule: Mapping[str, float]) -> float:
-    """How many cells are visited for ten neighbours at a recall of 0.95, on the average."""
-    octaves = np.log2(np.arange(sample.apart.shape[1]) + 1)
-    kth = sample.far[:, [min(10, sample.far.shape[1]) - 1]]
-    return float((sample.apart - kth <= rule[_name(10, 0.95)] - rule["slope"] * octaves).sum(axis=1).mean())
-
-
-def _queries(vectors: RowVectors, count: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Rows, and points between two of them; and the row that each is, or −1."""
-    rng = np.random.default_rng(0)
-    rows = vectors.codes.numbers()
-    rows = rows[vectors.living(rows)]
-    n = max(_FEWEST, min(_MOST, _WORK // max(1, count)))
-    some = rng.choice(rows, min(2 * n, len(rows)), replace=False)
-    own, half = vectors[some], len(some) // 2
-    between = (own[:half] + own[half : 2 * half]) / 2
-    queries = np.ascontiguousarray(np.concatenate([own[:half], between]), np.float32)
-    return queries, np.concatenate([some[:half].astype(np.int64), np.full(half, -1)])
-
-
-def _neighbours(writer: Writer, found: Cells, vectors: RowVectors, queries: Floats, k: int) -> NDArray[np.int64]:
-    """The rows of the ``k`` nearest of each query: all cells are visited."""
-    store, state, coder = Store(writer, vectors.options), writer.state, coder_of(writer, vectors.options)
-    layout, codes, ids, bits = coder.layout, store.codes(), store.ids(), deleted.addresses(writer)
-    fields = (layout.starts, layout.bit_starts, layout.level_counts)
-    known = _scan.Codes(
-        codes.starts, codes.counts, codes.addresses, state.code_size, state.head, *fields, bits, deleted.SEGMENT_ROWS
-    )
-    kept = None
-    if vectors.options.keep_vectors is not None:
-        own = store.vectors()
-        own.touch_all()
-        kind = (vectors.options.keep_vectors, coder.dim, 0)
-        kept = (
-            _exact.Vectors(own.starts, own.counts, own.addresses, *kind, bits, deleted.SEGMENT_ROWS),
-            own.verified.view(np.uint8),
-        )
-    distance = coder.encoder.distances(coder.metric)[0]
-    tables = coder.encoder._table_maker(coder.metric, distance)(queries)
-    rows, distances = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
-    prepared = _cells.Prepared(
-        kernel_cells(writer, found, coder),
-        known,
-        layout.by_nibbles(distance),
-        state.listed,
-        stored_chunks(writer, codes),
-        CHUNK_ROWS,
-        None,
-        coder.dim,
-        kept,
-        METRICS[coder.metric].number,
-        (ids.starts, ids.counts, ids.addresses),
-        vectors.options.ids == "str",
-        k,
-        math.inf,
-        EVERYTHING,
-    )
-    prepared.search(queries, None, None, distances, rows, -math.inf, tables.values, tables.bias)
-    return rows
-
-
-def _apart(metric: Metric, queries: Floats, others: Floats) -> Floats:
-    """Distances as the rule sees them, (queries, others)."""
-    inner = queries @ others.T
-    if metric.unit:
-        lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(others, axis=1)
-        apart: Floats = 1 - inner / np.maximum(lengths, 1e-30)
-    elif metric.base == "ip":
-        apart = -inner
-    else:
-        apart = np.square(queries).sum(axis=1)[:, None] + np.square(others).sum(axis=1) - 2 * inner
-        np.maximum(apart, 0, out=apart)
-    return apart
-
-
-def _first_places(
-    found: Cells, vectors: RowVectors, rows: NDArray[np.int64], places: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Of each neighbour the place, in the order of its query, of the first cell that holds it."""
-    wanted, state = np.unique(rows[rows >= 0]), vectors.state
-    held, cells = [], []
-    for part in range(2):
-        there = np.flatnonzero(found.counts[:, part])
-        counts = found.counts[there, part].astype(np.int64)
-        own, _ = _assign.unpack(found.addresses[there, part], counts, state.code_size, state.head)
-        at = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
-        ours = wanted[at] == own
-        held.append(at[ours])
-        cells.append(np.repeat(there, counts)[ours])
-    # The two cells of each row, or one of them twice; a row that is in none is always found.
-    at, cell = np.concatenate(held), np.concatenate(cells)
-    both = np.full((2, len(wanted)), -1)
-    both[0][at] = cell
-    both[1][at[::-1]] = cell[::-1]
-    own = both[:, np.searchsorted(wanted, np.maximum(rows, wanted[0]))]
-    first: NDArray[np.int64] = np.minimum(*(np.take_along_axis(places, np.maximum(some, 0), axis=1) for some in own))
-    return np.where(own[0] < 0, -1, first)
-
-
-def _tau(vectors: RowVectors, queries: Floats, found: Cells) -> float:
-    """How far rows of a cell are spread along a query, as a share of their spread."""
-    rows = vectors.codes.numbers()
-    some = vectors[np.sort(np.random.default_rng(1).choice(rows[vectors.living(rows)], min(512, vectors.state.count)))]
-    centres = found.centres[_assign.Centres(found.centres).nearest(some, 1)[0][:, 0]]
-    apart = some - centres
-    lengths = np.linalg.norm(queries, axis=1, keepdims=True)
-    along = np.square(queries / np.maximum(lengths, 1e-30) @ apart.T).mean()
-    spread = np.square(apart).sum(axis=1).mean()
-    return float(np.sqrt(along / spread)) if spread > 0 else 0.1
+def _spread(sample: Sample, found: Cells, metric: int, tau: float) -> tuple[Floats, Floats]:
+    """Means and deviations of the rows of cells along queries, as in ``cython_src/cells.h``; (queries, cells)."""
+    spreads = found.spreads[sample.order]
+    if metric == METRICS["cosine"].number:
+        near = cosines(found)[sample.order]
+        return 1 - near * (1 - sample.apart), tau * np.sqrt(np.maximum(0, 1 - np.square(near)))
+    if metric == METRICS["ip"].number:
+        return sample.apart, tau * spreads * np.linalg.norm(sample.queries, axis=1)[:, None]
+    return sample.apart + np.square(spreads), 2 * tau * spreads * np.sqrt(np.maximum(0, sample.apart))

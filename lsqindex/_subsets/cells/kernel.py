@@ -60,19 +60,25 @@ def kernel_cells(source: Reader | Writer, found: Cells, coder: Coder) -> KernelC
     known = source.env.known.get(_KERNEL)
     if known is not None and known.addresses is found.addresses:
         return known.kernel
-    lengths = np.linalg.norm(found.centres, axis=1)
-    near = (1 + np.square(lengths) - np.square(found.spreads)) / (2 * np.maximum(lengths, 1e-9))
     kernel = KernelCells(
         found.counts,
         found.addresses,
         _halves(found.centres, unit=METRICS[coder.metric].unit),
         to_blocks(_codes(source, found, coder), source.state.head),
-        np.clip(near, -1, 1).astype(np.float32),
+        cosines(found),
         found.spreads,
     )
     if source.clean:
         source.env.known.keep(_KERNEL, _Known(found.addresses, kernel))
     return kernel
+
+
+def cosines(found: Cells) -> Floats:
+    """The mean cosine between the rows of each cell, of length 1, and its centre."""
+    lengths = np.linalg.norm(found.centres, axis=1)
+    near = (1 + np.square(lengths) - np.square(found.spreads)) / (2 * np.maximum(lengths, 1e-9))
+    cosines: Floats = np.clip(near, -1, 1).astype(np.float32)
+    return cosines
 
 
 def one_cell(rows: RowNumbers, codes: Bytes, dim: int, state: State) -> tuple[KernelCells, bytes]:
