@@ -191,7 +191,7 @@ static int lsq_cells_first(const lsq_cells_plan *plan, lsq_cells_work *work) {
     /* A row may be in two cells: then more entries are needed. */
     for (int64_t want = plan->k + LSQ_MORE; work->taken < plan->k; want *= 2) {
         const uint16_t bound = lsq_bound(plan->level, work->entry_sums, n, 0, want, work->entry_bounds);
-        int64_t some = lsq_within(work->entry_sums, n, 0, bound, work->entry_places);
+        int64_t some = lsq_within(plan->level, work->entry_sums, n, 0, bound, work->entry_places);
         if (some > 2 * want) some = 2 * want; /* many may be equally far */
         for (int64_t i = 0; i < some; i++) {
             const int64_t place = work->entry_places[i];
@@ -212,7 +212,7 @@ static int lsq_cells_first(const lsq_cells_plan *plan, lsq_cells_work *work) {
 static int lsq_cells_again(const lsq_cells_plan *plan, lsq_cells_work *work, int32_t limit) {
     if (limit < 0) return LSQ_FINE;
     const uint16_t high = (uint16_t)(limit < LSQ_LARGEST ? limit : LSQ_LARGEST - 1);
-    const int64_t some = lsq_within(work->entry_sums, work->entries, 0, high, work->entry_places);
+    const int64_t some = lsq_within(plan->level, work->entry_sums, work->entries, 0, high, work->entry_places);
     for (int64_t i = 0; i < some; i++) {
         const int64_t place = work->entry_places[i];
         if (lsq_cells_take(plan, work, work->entry_rows[lsq_lane(place)], work->entry_sums[place]) < 0) return LSQ_NO_MEMORY;

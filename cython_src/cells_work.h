@@ -80,6 +80,7 @@ typedef struct {
     uint16_t *sums, *bounds;
     uint32_t *masks, *chosen;
     float *distances;
+    uint64_t *keys;
     lsq_ranked *order;
     int64_t ordered, reached;
     /* entries that were read: their sums, as sums.h has them, and those that are small enough; of the first ones the rows */
@@ -162,6 +163,7 @@ static int lsq_cells_work_init(lsq_cells_work *work, const lsq_cells_plan *plan)
         {(void **)&work->masks, cells / 32 * sizeof(uint32_t)},
         {(void **)&work->chosen, (cells + 1) * sizeof(uint32_t)},
         {(void **)&work->distances, cells * sizeof(float)},
+        {(void **)&work->keys, cells * sizeof(uint64_t)},
         {(void **)&work->order, cells * sizeof(lsq_ranked)},
         {(void **)&work->best, (size_t)plan->k * sizeof(float)},
     };

@@ -2,8 +2,10 @@
 #ifndef LSQ_CENTRES_H
 #define LSQ_CENTRES_H
 
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cells_work.h"
 #include "distances.h"
@@ -99,23 +101,38 @@ static void lsq_cells_sums(const lsq_cells_plan *plan, const lsq_cells_work *wor
 
 /* ---- centres -------------------------------------------------------------------------------------------------------- */
 
-static int lsq_by_centre(const void *left, const void *right) {
-    const lsq_ranked *a = (const lsq_ranked *)left, *b = (const lsq_ranked *)right;
-    if (a->distance != b->distance) return a->distance < b->distance ? -1 : 1;
-    return (a->cell > b->cell) - (a->cell < b->cell);
+/* A distance and a cell as one number: the order of the numbers is that of the distances, then of the cells. */
+LSQ_INLINE uint64_t lsq_ranked_key(float distance, uint32_t cell) {
+    uint32_t bits;
+    memcpy(&bits, &distance, 4);
+    bits ^= bits >> 31 ? 0xFFFFFFFFu : 0x80000000u;
+    return (uint64_t)bits << 32 | cell;
+}
+
+LSQ_INLINE lsq_ranked lsq_ranked_of(uint64_t key) {
+    lsq_ranked ranked = {0, (uint32_t)key};
+    uint32_t bits = (uint32_t)(key >> 32);
+    bits ^= bits >> 31 ? 0x80000000u : 0xFFFFFFFFu;
+    memcpy(&ranked.distance, &bits, 4);
+    return ranked;
+}
+
+static int lsq_by_key(const void *left, const void *right) {
+    const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
 }
 
 /* By insertion, where there are few. */
-static void lsq_sort_ranked(lsq_ranked *some, int64_t n) {
+static void lsq_sort_keys(uint64_t *keys, int64_t n) {
     if (n > 64) {
-        qsort(some, (size_t)n, sizeof(lsq_ranked), lsq_by_centre);
+        qsort(keys, (size_t)n, sizeof(uint64_t), lsq_by_key);
         return;
     }
     for (int64_t i = 1; i < n; i++) {
-        lsq_ranked own = some[i];
+        const uint64_t own = keys[i];
         int64_t at = i;
-        for (; at && lsq_by_centre(&own, &some[at - 1]) < 0; at--) some[at] = some[at - 1];
-        some[at] = own;
+        for (; at && keys[at - 1] > own; at--) keys[at] = keys[at - 1];
+        keys[at] = own;
     }
 }
 
@@ -123,17 +140,21 @@ static void lsq_sort_ranked(lsq_ranked *some, int64_t n) {
 static int lsq_cells_order(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t more) {
     const int64_t n = (plan->cells.count + 31) / 32 * 32, old = work->ordered;
     const uint16_t low = (uint16_t)(work->reached + 1), high = lsq_bound(plan->level, work->sums, n, low, more, work->bounds);
-    const int64_t ordered = old + lsq_within(work->sums, n, low, high, work->chosen + old);
+    const int64_t ordered = old + lsq_within(plan->level, work->sums, n, low, high, work->chosen + old);
     for (int64_t i = old; i < ordered; i++) work->chosen[i] = (uint32_t)lsq_lane(work->chosen[i]);
     work->reached = high;
-    if (lsq_rerank(plan->exact_level, LSQ_FLOAT16, plan->metric, &plan->cells.centres, plan->dim, &work->target,
+    /* Centres have the length 1 where only directions count. */
+    const int cosine = plan->metric == LSQ_COSINE;
+    if (lsq_rerank(plan->exact_level, LSQ_FLOAT16, cosine ? LSQ_IP : plan->metric, &plan->cells.centres, plan->dim, &work->target,
                    work->chosen + old, ordered - old, work->distances + old) >= 0)
         return LSQ_NO_VECTOR;
+    const float length = cosine && work->target.square > 0 ? (float)sqrt(work->target.square) : 1;
     for (int64_t i = old; i < ordered; i++) {
-        work->order[i].distance = work->distances[i];
-        work->order[i].cell = work->chosen[i];
+        const float distance = work->distances[i];
+        work->keys[i - old] = lsq_ranked_key(cosine ? 1 + distance / length : distance, work->chosen[i]);
     }
-    lsq_sort_ranked(work->order + old, ordered - old);
+    lsq_sort_keys(work->keys, ordered - old);
+    for (int64_t i = old; i < ordered; i++) work->order[i] = lsq_ranked_of(work->keys[i - old]);
     work->ordered = ordered;
     return LSQ_FINE;
 }

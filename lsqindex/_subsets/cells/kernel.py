@@ -110,10 +110,12 @@ def store_codes(writer: Writer, found: Cells, coder: Coder) -> None:
 
 
 def _halves(centres: Floats, *, unit: bool) -> Bytes:
-    """Centres as float16. Where only directions count, the largest number becomes 1."""
-    largest = float(np.abs(centres).max()) if unit else 1.0
+    """Centres as float16; of length 1 where only directions count."""
+    if unit:
+        lengths = np.linalg.norm(centres, axis=1, keepdims=True)
+        centres = centres / np.maximum(lengths, np.float32(1e-30))
     with np.errstate(over="ignore"):
-        return (centres / np.float32(largest or 1.0)).astype(np.float16).view(np.uint8)
+        return centres.astype(np.float16).view(np.uint8)
 
 
 def _codes(source: Reader | Writer, found: Cells, coder: Coder) -> Bytes:
