@@ -13,6 +13,7 @@ import pytest
 
 from tests.processes import Child
 from tests.settings import needs_linux
+from tests.subsets.cells.counted import KINDS
 
 from .programs import LISTED, holds
 
@@ -196,6 +197,52 @@ assert index.check() == [] and agree() == [85_000, 85_000, 0]
 """,
         path=tmp_path / "index.lsq",
     )
+
+
+@needs_linux
+def test_a_full_disk_while_cells_are_split_and_dissolved(child: Callable[[], Child], tmp_path: Path) -> None:
+    """An add that finds no room for the cells it would change adds nothing; with room it goes on as if nothing was."""
+    counts = child().run(
+        """
+        import pytest
+        from tests.crash.acknowledged import small_lumps
+        from tests.subsets.cells.counted import count_upkeep
+        small_lumps(60)
+        counts = count_upkeep(pytest.MonkeyPatch())
+        index = Index.create(path, 8, encoder="lsh", bits=64, subset="cells", keep_vectors="float32", train_size=100)
+        index.add(rng.standard_normal((1000, 8)))
+        index.merge()
+
+        def agree():
+            queries = rng.standard_normal((3, 8))
+            for options in ({"rerank": 0}, {"rerank": len(index)}):
+                near, scanned = (index.search(queries, 20, **options, **how) for how in ({"probes": 1 << 16}, {"strategy": "scan"}))
+                assert (near.ids == scanned.ids).all() and (near.distances == scanned.distances).all()
+
+        refused = 0
+        for number in range(50):
+            # Vectors near each other, then none of the older ones: cells grow, and become empty.
+            vectors, gone = rng.standard_normal((70, 8)) / 10 + number % 7, index.ids()[:60]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path), resource.RLIM_INFINITY))
+            for use in (lambda: index.add(vectors), lambda: index.delete(gone)):
+                before = index.ids()
+                try:
+                    use()
+                except DiskFullError:
+                    refused += 1
+                    assert (index.ids() == before).all() and index.check() == []
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                    use()
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            if number % 10 == 0:
+                agree()
+                assert index.check() == []
+        assert refused > 5, refused
+        result = dict(counts)
+        """,
+        path=tmp_path / "index.lsq",
+    )
+    assert all(counts.get(kind) for kind in KINDS), counts
 
 
 @pytest.fixture
