@@ -37,10 +37,10 @@ static void sums(int level, int n, size_t m, size_t head, int bits) {
         lsq_spread(lookups + head * LSQ_LOOKUPS, rest, 0, 255, tables + first + q * LSQ_PAIR, stride);
     }
     int64_t apart = n * LSQ_BLOCK_ROWS, size = (int64_t)head * LSQ_BLOCK_ROWS;
-    lsq_work work = {codes, (int64_t)head, size, BLOCKS, NULL, tables, stride, out, apart, 0, 0, 0, limits, masks};
+    lsq_work work = {codes, (int64_t)head, size, BLOCKS, NULL, tables, stride, out, apart, 0, 0, 0, 0, limits, masks};
     lsq_sums(level, bits, n, &work);
     lsq_work more = {codes + BLOCKS * size, rest, rest * LSQ_BLOCK_ROWS, BLOCKS, order,
-                     tables + first, stride, out, apart, 1, 0, 0, limits, masks};
+                     tables + first, stride, out, apart, 1, 0, 0, 0, limits, masks};
     lsq_sums(level, bits, n, &more);
     for (int r = 0; r < n * BLOCKS * LSQ_BLOCK_ROWS; r++) {
         uint16_t sum = lsq_sum_of(out + r / LSQ_BLOCK_ROWS * LSQ_BLOCK_ROWS, bits, r % LSQ_BLOCK_ROWS);
@@ -63,10 +63,13 @@ static int search(int level, int64_t nq, size_t width, size_t head, int64_t part
     }
     lsq_codes codes = {{starts, counts, addresses, records}, (int64_t)width, (int64_t)head,
                        {fields, places, places + fields, places + 2 * fields + 1}, {NULL, 0, 1, NULL, 0}};
-    lsq_scan scan = {&codes, level, (int)numbers[5], (int)numbers[6], 0, nq, numbers[2], parts, lsq_float_limit(z[1]),
-                     calloc((size_t)nq, sizeof(lsq_query)), malloc((size_t)nq * width * LSQ_LOOKUPS * sizeof(float)),
-                     malloc((size_t)(nq * lsq_pairs(&codes)) * LSQ_PAIR),
-                     calloc((size_t)(nq * parts), sizeof(lsq_hits)), calloc((size_t)(nq * parts), sizeof(lsq_nearest))};
+    lsq_scan scan = {.codes = &codes, .level = level, .nibbles = (int)numbers[5], .progressive = (int)numbers[6],
+                     .nq = nq, .k = numbers[2], .parts = parts, .limit = lsq_float_limit(z[1])};
+    scan.queries = calloc((size_t)nq, sizeof(lsq_query));
+    scan.exact = malloc((size_t)nq * width * LSQ_LOOKUPS * sizeof(float));
+    scan.tables = malloc((size_t)(nq * lsq_pairs(&codes)) * LSQ_PAIR);
+    scan.hits = calloc((size_t)(nq * parts), sizeof(lsq_hits));
+    scan.nearest = calloc((size_t)(nq * parts), sizeof(lsq_nearest));
     for (int64_t q = 0; q < nq; q++) {
         scan.queries[q].values = values + q * size;
         scan.queries[q].bias = biases[q];

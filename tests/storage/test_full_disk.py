@@ -216,7 +216,8 @@ def test_a_full_disk_while_cells_are_split_and_dissolved(child: Callable[[], Chi
         def agree():
             queries = rng.standard_normal((3, 8))
             for options in ({"rerank": 0}, {"rerank": len(index)}):
-                near, scanned = (index.search(queries, 20, **options, **how) for how in ({"probes": 1 << 16}, {"strategy": "scan"}))
+                near = index.search(queries, 20, probes=1 << 16, **options)
+                scanned = index.search(queries, 20, strategy="scan", **options)
                 assert (near.ids == scanned.ids).all() and (near.distances == scanned.distances).all()
 
         refused = 0
