@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The compiled kernels: checked pointers in, the GIL released, no NumPy C API.
 
-Every function has its twin in ``lsqindex/testing/reference.py``, bit-equal on every instruction set. The
+Every function has its twin in ``lsqindex/testing/reference``, bit-equal on every instruction set. The
 SIMD lives in the headers beside this file; see simd.h.
 """
 

@@ -12,7 +12,7 @@
 
        Φ((y_k - mean(y) - b (x - mean(x))) / s)
 
-   and the result is the sum of these. All in double, in the order of the rows, so that reference.py gives the same
+   and the result is the sum of these. All in double, in the order of the rows, so that its twin gives the same
    bits. */
 #ifndef LSQ_MISSES_H
 #define LSQ_MISSES_H

@@ -9,6 +9,7 @@ import pytest
 
 from lsqindex._compiled import assign, records
 from lsqindex._storage.format.columns import from_blocks, to_blocks
+from lsqindex.testing import reference
 
 from .levels import on_every_level
 
@@ -41,6 +42,23 @@ def test_the_nearest_centres_are_those_of_plain_numpy_on_every_level(n: int, dim
         along = (residuals * residuals[:, :1]).sum(axis=2)
         cost = squares + along**2 / squares[:, :1]
         assert np.array_equal(spilled, 1 + np.argmin(cost[:, 1:], axis=1))
+
+
+@pytest.mark.parametrize(("n", "dim", "count", "k"), [(1, 1, 1, 1), (70, 3, 9, 9), (65, 37, 50, 24), (40, 384, 90, 3)])
+def test_nearest_and_second_centres_are_those_of_the_reference_on_every_level(
+    n: int, dim: int, count: int, k: int
+) -> None:
+    vectors, centres = random(n, dim), random(count, dim, 1)
+    centres[count // 2 :: 7] = centres[0]  # some are equal
+    vectors[::5] = centres[np.arange(0, n, 5) % count]
+    wanted = reference.nearest_centres(vectors, centres, k)
+    for labels, squares in on_every_level(lambda: assign.Centres(centres).nearest(vectors, k)):
+        assert np.array_equal(labels, wanted[0]) and np.array_equal(squares, wanted[1])
+    if k > 1:
+        labels = wanted[0].astype(np.uint32)
+        second = reference.second_cells(vectors, centres, *wanted)
+        for found in on_every_level(lambda: assign.Centres(centres).spill(vectors, labels, wanted[1])):
+            assert np.array_equal(found, second)
 
 
 def test_equal_centres_are_taken_in_their_order_and_nothing_is_lost_where_numbers_are_none() -> None:
