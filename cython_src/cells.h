@@ -46,14 +46,16 @@
 
 /* ---- scanning ------------------------------------------------------------------------------------------------------- */
 
-/* Whether a row that a cell names may be found. */
+/* Whether a row may be found. A cell may name one whose chunk was given back. */
 LSQ_INLINE int lsq_cells_may(const lsq_cells_plan *plan, uint32_t row) {
+    if (plan->all) return 1;
     const uint32_t chunk = row / plan->chunk_rows;
     return chunk < plan->chunks && plan->there[chunk] && lsq_may(&plan->codes.filter, row);
 }
 
-/* A row that is to be compared, unless it was met before. Its vector is asked for: it is anywhere in the file. */
+/* A row that is to be compared, if it may be found and was not met before. Its vector is asked for: it is anywhere in the file. */
 LSQ_INLINE int lsq_cells_take(const lsq_cells_plan *plan, lsq_cells_work *work, uint32_t row, uint16_t sum) {
+    if (!lsq_cells_may(plan, row)) return 0;
     const int new = lsq_seen_add(&work->seen, row);
     if (new <= 0) return new;
     if (work->taken == work->room && !lsq_cells_room(work, 2 * work->room)) return -1;
@@ -77,7 +79,7 @@ static int64_t lsq_cells_read(const lsq_cells_plan *plan, lsq_cells_work *work, 
 }
 
 /* The entries of a record beside those that were read before. `rows`: the rows of its entries; NULL where they follow each
- * other from `start` on. Those before entry `skip`, and those that may not be found, have no sum. */
+ * other from `start` on. Those before entry `skip` have no sum. */
 static int lsq_cells_collect(const lsq_cells_plan *plan, lsq_cells_work *work, const uint8_t *payload, int64_t count,
                              const uint8_t *rows, uint32_t start, int64_t skip) {
     const int64_t first = skip / 32, at = work->entries, read = lsq_cells_read(plan, work, payload, count, first, at, 0);
@@ -87,8 +89,6 @@ static int lsq_cells_collect(const lsq_cells_plan *plan, lsq_cells_work *work, c
     for (int64_t i = 0; i < read; i++) own[i] = rows ? lsq_load32(rows + 4 * (32 * first + i)) : start + (uint32_t)(32 * first + i);
     for (int64_t i = 0; i < skip - 32 * first; i++) sums[lsq_sum_place(i)] = LSQ_LARGEST;
     for (int64_t i = count - 32 * first; i < read; i++) sums[lsq_sum_place(i)] = LSQ_LARGEST;
-    for (int64_t i = 0; !plan->all && i < count - 32 * first; i++)
-        if (!(rows ? lsq_cells_may(plan, own[i]) : lsq_may(&plan->codes.filter, own[i]))) sums[lsq_sum_place(i)] = LSQ_LARGEST;
     work->entries += read;
     return LSQ_FINE;
 }
@@ -151,8 +151,8 @@ static int lsq_cells_visit(const lsq_cells_plan *plan, lsq_cells_work *work, int
                     const int64_t entry = at + LSQ_LOWEST(mask);
                     const uint32_t row = lsq_load32(rows + 4 * entry);
                     const uint16_t sum = work->entry_sums[lsq_sum_place(entry)];
-                    if (!plan->all && !lsq_cells_may(plan, row)) continue;
-                    if (plan->depth ? !lsq_hit(&work->hits, row, sum) : lsq_cells_take(plan, work, row, sum) < 0)
+                    if (!plan->depth ? lsq_cells_take(plan, work, row, sum) < 0
+                                     : lsq_cells_may(plan, row) && !lsq_hit(&work->hits, row, sum))
                         return LSQ_NO_MEMORY;
                 }
         }
@@ -188,7 +188,7 @@ LSQ_INLINE float lsq_cells_kth(const lsq_cells_plan *plan, const lsq_cells_work 
 /* Take the best of the entries collected, and some that were not chosen. */
 static int lsq_cells_first(const lsq_cells_plan *plan, lsq_cells_work *work) {
     const int64_t n = work->entries;
-    /* A row may be in two cells: then more entries are needed. */
+    /* A row may be in two cells, or may not be found: then more entries are needed. */
     for (int64_t want = plan->k + LSQ_MORE; work->taken < plan->k; want *= 2) {
         const uint16_t bound = lsq_bound(plan->level, work->entry_sums, n, 0, want, work->entry_bounds);
         int64_t some = lsq_within(plan->level, work->entry_sums, n, 0, bound, work->entry_places);
@@ -224,7 +224,8 @@ static int lsq_cells_again(const lsq_cells_plan *plan, lsq_cells_work *work, int
 static int lsq_cells_best(const lsq_cells_plan *plan, lsq_cells_work *work) {
     lsq_hits *hits = &work->hits;
     for (int64_t i = 0; i < work->entries; i++)
-        if (work->entry_sums[i] < LSQ_LARGEST && !lsq_hit(hits, work->entry_rows[lsq_lane(i)], work->entry_sums[i]))
+        if (work->entry_sums[i] < LSQ_LARGEST && lsq_cells_may(plan, work->entry_rows[lsq_lane(i)]) &&
+            !lsq_hit(hits, work->entry_rows[lsq_lane(i)], work->entry_sums[i]))
             return LSQ_NO_MEMORY;
     work->entries = 0;
     if (!lsq_hits_prune(hits)) return LSQ_NO_MEMORY;
