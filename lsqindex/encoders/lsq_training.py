@@ -42,6 +42,9 @@ PATIENCE = 5
 PEEL_RATE = 2.5
 #: Effort per vector in training, at most; codes made later may take more.
 TRAINING_REFINE = 64
+#: Early rounds see one vector in so many, where these are at least so many for each code dimension: while V still
+#: changes much, few vectors tell how.
+EARLY_STEP, EARLY_ROWS = 4, 32
 #: Variance that one bit leaves of a Gaussian: 1 − 2/π.
 ONE_BIT_LEAVES = 1 - 2 / np.pi
 
@@ -90,18 +93,25 @@ def train_by_search(
     rows = first_rows(variances, budget.m, budget.levels, rng)
     noise = float(variances.sum()) / 4 / budget.m
     best, history = (np.inf, rows, noise), []
+    early = _early_rounds(len(projected), budget)
     for step in range(budget.iterations):
+        some = np.ascontiguousarray(projected[::EARLY_STEP]) if step < early else projected
         coder = make_coder(_by_length(rows), budget.levels, noise, min(budget.refine, TRAINING_REFINE))
-        codes = np.empty((len(projected), budget.m), np.uint16)
-        for first in range(0, len(projected), BLOCK_ROWS):
-            codes[first : first + BLOCK_ROWS] = coder(projected[first : first + BLOCK_ROWS])
-        rows, error = _fit_rows(projected, codes, budget)
-        noise = float(settled(np.array([error / len(projected) / budget.m]))[0])
-        history.append(_relative(error + left_out, energy))
+        codes = np.empty((len(some), budget.m), np.uint16)
+        for first in range(0, len(some), BLOCK_ROWS):
+            codes[first : first + BLOCK_ROWS] = coder(some[first : first + BLOCK_ROWS])
+        rows, error = _fit_rows(some, codes, budget)
+        noise = float(settled(np.array([error / len(some) / budget.m]))[0])
+        history.append(_relative(error * len(projected) / len(some) + left_out, energy))
         progress(step + 1, budget.iterations, history[-1])
-        if history[-1] < best[0]:
+        if step >= early and history[-1] < best[0]:
             best = (history[-1], rows, noise)
     return _by_length(best[1]), best[2], history
+
+
+def _early_rounds(n: int, budget: Budget) -> int:
+    """How many rounds see a part of the sample only: none where the part would be too small to learn from."""
+    return budget.iterations * 3 // 4 if n >= EARLY_STEP * EARLY_ROWS * budget.m else 0
 
 
 def first_rows(variances: Float64, m: int, levels: int, rng: np.random.Generator) -> Float32:
