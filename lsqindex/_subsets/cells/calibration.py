@@ -27,6 +27,9 @@ from .rule import KS, RECALLS, name_of
 from .sampled import BETWEEN, FEWEST, MEANS, RANDOM, ROWS, Sample, sample_of, tau_of
 from .vectors import RowVectors
 
+#: Cells are calibrated again when this share of their rows is new.
+_CHANGED = 0.5
+
 #: The share of what may be missed that is missed by not visiting cells: of queries like rows, and of others.
 _BY_CELLS, _OF_OTHERS = 0.6, 0.84
 
@@ -53,15 +56,17 @@ def is_due(stored: Mapping[str, float], state: State) -> bool:
     """Whether cells have changed so much that they should be calibrated again."""
     if state.count < FEWEST or not state.listed:
         return False
-    if "rows" not in stored:
+    if "end" not in stored:
         return True
-    return not (0.5 < state.count / stored["rows"] < 2 and 0.7 < state.cells / stored["cells"] < 1.5)
+    # Replaced rows are new ones, too, and may be unlike the old ones.
+    changed = abs(state.rows - stored["end"]) + max(0.0, stored["rows"] - state.count)
+    return changed > _CHANGED * state.count
 
 
 def calibrated(writer: Writer, found: Cells) -> dict[str, float]:
     """The rule of these cells, as it is stored."""
     vectors = RowVectors(writer)
-    stored = {"rows": float(writer.state.count), "cells": float(len(found.numbers))}
+    stored = {"rows": float(writer.state.count), "end": float(writer.state.rows)}
     sample = sample_of(writer, found, vectors, KS[-1])
     if sample is None:
         return stored
