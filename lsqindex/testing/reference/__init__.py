@@ -10,12 +10,14 @@ from .encoders import TENURE, descend, feedback, flips, pack, product, unpack
 from .exact import exact_distances, expected_misses
 from .lists import best_rows, costs, list_payload, probes, scores
 from .scanning import nearest, progressive, quantize, rounding, scan
+from .searching import Codes, search
 from .tables import distances, field_distances, linear_tables, nibble_distances, nibble_tables, nibbles
 
 __all__ = [
     "TENURE",
     "Asked",
     "Cells",
+    "Codes",
     "Rule",
     "Visits",
     "best_rows",
@@ -42,6 +44,7 @@ __all__ = [
     "rounding",
     "scan",
     "scores",
+    "search",
     "search_cells",
     "second_cells",
     "unpack",
