@@ -158,7 +158,7 @@ class _Search:
         for _, cell in self.ordered[:count]:
             for own in self.cells.entries[cell]:
                 rows.append(_full(own))
-                sums.append(in_places(_padded(self._allowed(own), len(own))))
+                sums.append(in_places(_padded(self.sums(self.cells.codes[own]), len(own))))
                 self.visits.rows += len(own)
             self.visits.cells += 1
         for start, size in reversed(self.cells.records):
@@ -167,15 +167,12 @@ class _Search:
             skip = max(0, self.cells.fresh - start)
             first = skip // 32 * 32
             own = np.arange(start + first, start + size, dtype=np.uint32)
-            own_sums = self._allowed(own)
+            own_sums = self.sums(self.cells.codes[own])
             own_sums[: skip - first] = LARGEST
             rows.append(_full(own))
             sums.append(in_places(_padded(own_sums, len(own))))
             self.visits.rows += size - skip
         self.rows, self.entry_sums = np.concatenate(rows), np.concatenate(sums)
-
-    def _allowed(self, rows: NDArray[np.uint32]) -> Sums:
-        return np.where(self.cells.may[rows], self.sums(self.cells.codes[rows]), np.uint16(LARGEST))
 
     def visit(self, first: int, last: int, limit: int) -> list[tuple[int, int]]:
         """(row, sum) of the entries of further cells that are not above the limit."""
@@ -190,7 +187,10 @@ class _Search:
         return found
 
     def _at(self, places: NDArray[np.intp]) -> list[tuple[int, int]]:
-        return list(zip(self.rows[lanes(places)].tolist(), self.entry_sums[places].tolist(), strict=True))
+        """(row, sum) of entries that were collected at first, as far as their rows may be found."""
+        rows, sums = self.rows[lanes(places)], self.entry_sums[places]
+        may = self.cells.may[rows]
+        return list(zip(rows[may].tolist(), sums[may].tolist(), strict=True))
 
     def collected(self) -> list[tuple[int, int]]:
         """All entries that were collected at first."""
