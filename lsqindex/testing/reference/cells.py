@@ -193,8 +193,9 @@ class _Search:
         return list(zip(rows[may].tolist(), sums[may].tolist(), strict=True))
 
     def collected(self) -> list[tuple[int, int]]:
-        """All entries that were collected at first."""
-        return self._at(np.flatnonzero(self.entry_sums < LARGEST))
+        """All entries that were collected at first, of rows that may be found."""
+        found = self._at(np.flatnonzero(self.entry_sums < LARGEST))
+        return [(row, own) for row, own in found if self.cells.may[row]]
 
     def first(self) -> list[tuple[int, int]]:
         """The best of the entries collected, and some that were not chosen."""
@@ -225,10 +226,10 @@ class _Search:
         return self.new(self.hits)
 
     def new(self, found: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Each row that was not compared yet, once."""
+        """Each row that may be found and was not compared yet, once."""
         once: dict[int, int] = {}
         for row, own in found:
-            if row not in self.visits.compared:
+            if self.cells.may[row] and row not in self.visits.compared:
                 once.setdefault(row, own)
         return list(once.items())
 
