@@ -28,10 +28,12 @@ SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.pxd c
   bench-cells bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts \
   bench-micro bench-flow
 
-# The package from this checkout, with what the demo needs.
+# The package from this checkout, with what the demo needs. What builds it (as pyproject.toml says) is installed first:
+# otherwise pip would make an environment of its own for that, each time.
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --no-compile --editable '.[demo]'
+	$(PY) -m pip install --quiet --no-compile 'setuptools>=77' 'cython>=3.1'
+	$(PY) -m pip install --quiet --no-compile --no-build-isolation --editable '.[demo]'
 	touch $@
 
 # Tools of development, and the libraries that benchmarks compare with: groups in pyproject.toml.
@@ -40,8 +42,9 @@ $(VENV)/.installed-test $(VENV)/.installed-peers: $(VENV)/.installed-%: pyprojec
 	$(PY) -m pip install --quiet --group $*
 	touch $@
 
+# (Threads of OpenBLAS wait for each other longer than such small matrices take.)
 demo: $(VENV)/.installed
-	$(PY) -m lsqindex demo
+	OPENBLAS_NUM_THREADS=1 $(PY) -m lsqindex demo
 
 docs: $(VENV)/.installed $(VENV)/.installed-test
 	$(PY) -m mkdocs build --strict

@@ -43,7 +43,8 @@ def make_options(
     dim = check_int("dim", dim, 1, 1 << 20)
     check_metric(metric)
     if keep_vectors is not None and not is_among(keep_vectors, tuple(kept.KINDS)):
-        raise ParameterError(f"keep_vectors={shown(keep_vectors)}: None, 'float16', 'float32' or 'int8' is needed")
+        *first, last = map(repr, kept.KINDS)
+        raise ParameterError(f"keep_vectors={shown(keep_vectors)}: None, {', '.join(first)} or {last} is needed")
     if not is_among(ids, ("int", "str")):
         raise ParameterError(f"ids={shown(ids)}: 'int' or 'str' is needed")
     made = make_encoder(encoder, **parameters)

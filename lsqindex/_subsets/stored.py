@@ -88,6 +88,20 @@ def put(writer: Writer, structure: Structure | None) -> None:
         writer.delete(keys.META, keys.SUBSET)
 
 
+def choose(writer: Writer, coder: Coder, added: int) -> None:
+    """Before the first rows are listed: choose the structure again, for the vectors there will be.
+
+    What was chosen before, for fewer, costs nothing to change as long as nothing is listed.
+    """
+    state = writer.state
+    structure = None if state.listed or not coder.trained else read(writer)
+    if structure is None or state.rows + added < structure.least_rows:
+        return
+    chosen = structure.chosen_for(coder, state.count + added)
+    if chosen != structure:
+        writer.run(lambda writer: put(writer, chosen))
+
+
 def follow(writer: Writer, changed: int, gone: Sequence[int]) -> None:
     """Let the structure, if there is one, follow a change of rows in the open transaction."""
     structure = read(writer)

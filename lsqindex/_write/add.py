@@ -32,7 +32,7 @@ from ..encoders.base import Progress as FitProgress
 from ..encoders.coder import Coder
 from ..errors import Committed, IdError, VectorError, add_note
 from . import retraining
-from .training import choose_tables, discard, recode, switch, write_codes
+from .training import discard, recode, switch, write_codes
 
 #: ``progress(rows done, rows in all)``; None where the number is not known.
 Progress = Callable[[int, int | None], None]
@@ -132,7 +132,7 @@ def add(
         if due:
             recode(writer, options, old, coder, addition.threads, writer.state.count + n, training)
         if writer.get(keys.META, keys.SUBSET) is not None:
-            choose_tables(writer, coder, n)
+            subsets.choose(writer, coder, n)
         insert(writer, NewRows(ids, codes, vectors, addition.payloads), options, upsert=addition.upsert)
         review = review_due(writer, retraining.LOOK)
         if report is not None:
@@ -203,7 +203,7 @@ def _add_large(
                 report(at, n)
         if column is not None:
             switch(writer, options, coder, column, writer.state.count + n, training)
-        choose_tables(writer, coder, n)
+        subsets.choose(writer, coder, n)
         writer.run(partial(_publish, options, ids, addition.upsert))
         review = review_due(writer, retraining.LOOK)
         writer.commit()

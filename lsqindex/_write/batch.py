@@ -14,13 +14,13 @@ from .._compiled.gate import Block
 from .._storage.format.meta import Options
 from .._storage.lmdb.errors import lmdb_errors
 from .._storage.lmdb.writer import Writer
+from .._subsets import stored as subsets
 from ..encoders.coder import Coder
 from ..errors import BusyError, ClosedError, ForkedError
 from . import add as loader
 from . import retraining
 from .delete import delete, read_deletion
 from .payloads import PayloadChange
-from .training import choose_tables
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -90,7 +90,7 @@ class Batch(Block["Batch"]):
         addition = loader.Addition(options, vectors, ids, payloads, upsert=upsert, threads=threads)
         names = addition.named(writer.state.next_id)
         rows = addition.new_rows(names, *addition.encoded(coder))
-        choose_tables(writer, coder, len(rows.codes))
+        subsets.choose(writer, coder, len(rows.codes))
         loader.insert(writer, rows, addition.options, upsert=upsert, nested=True)
         return names
 

@@ -163,19 +163,6 @@ def _switch(options: Options, new: Coder, column: Column, n: int, training: Trai
         subsets.put(writer, structure.chosen_for(new, n))
 
 
-def choose_tables(writer: Writer, coder: Coder, added: int) -> None:
-    """Before the first rows are listed: choose the subset structure for the vectors there will be.
-
-    (What was chosen before, for fewer, costs nothing to change as long as nothing is listed.)
-    """
-    state, structure = writer.state, subsets.read(writer)
-    if structure is None or state.listed or state.rows + added < structure.least_rows or not coder.trained:
-        return
-    chosen = structure.chosen_for(coder, state.count + added)
-    if chosen != structure:
-        writer.run(lambda writer: subsets.put(writer, chosen))
-
-
 def discard(writer: Writer, options: Options) -> None:
     """Undo what was committed of something unfinished; if that fails too, the next writer does it."""
     writer.abort()
