@@ -11,23 +11,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
-from .._compiled.encoding import Linear
 from .._inputs.vectors import Vectors
 from .._threads.cached import cached_property
 from ..errors import ParameterError
 from ..metrics import Base
-from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
+from .base import Config, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import Layout, Tables
 from .linalg import Float32, mean_of, principal_axes, product
+from .linear import LinearEncoder
 from .linear_tables import LinearTables
 from .probe_tables import ProbeTables
 
 
-class BinaryEncoder(Encoder):
+class BinaryEncoder(LinearEncoder):
     """The base of ``itq``, ``okmeans`` and ``lsh``."""
 
     def __init__(self, bits: int = 256, *, seed: int = 0) -> None:
@@ -80,17 +79,6 @@ class BinaryEncoder(Encoder):
             np.subtract(1, values[:, ::2], out=values[:, 1::2])
             return Tables(values, np.zeros(len(queries), np.float32))
         return self._linear.of(self._decode(self._encode(queries)) if symmetric else queries, metric)
-
-    def _checked_tables(self, queries: Vectors, metric: Metric, distance: Distance) -> Tables:
-        return self._table_maker(metric, distance)(queries)
-
-    def _table_maker(self, metric: Metric, distance: Distance) -> Callable[[Vectors], Tables]:
-        if distance == "asymmetric":
-            return partial(self._linear.of, metric=metric)
-        return partial(super()._checked_tables, metric=metric, distance=distance)
-
-    def _linear_tables(self, metric: Metric, distance: Distance) -> Linear | None:
-        return self._linear.linear(metric) if distance == "asymmetric" else None
 
     def _probe_tables(self, queries: Vectors, metric: Metric) -> Tables:
         return self._probes.of(queries, metric)

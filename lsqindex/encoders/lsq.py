@@ -17,21 +17,19 @@ Asymmetric distances are linear in the bits: ‖q−x‖² ≈ ‖q‖² − 2 (
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._compiled.encoding import Linear
 from .._inputs.vectors import BLOCK_ROWS, Vectors
 from .._threads.cached import cached_property
 from ..errors import ParameterError, StateError
 from ..metrics import METRICS, Base
-from .base import Config, Distance, Encoder, Fields, Metric, Progress, State, StateReader, check_int
+from .base import Config, Distance, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import MARGIN_SHARES, Layout, Tables, field_bits
 from .linalg import Float32, mean_of, principal_axes, product, ridge, squares
+from .linear import LinearEncoder
 from .linear_tables import LinearTables
 from .lsq_codes import BitCoder, LevelCoder, PublishedCoder, coded_values, make_coder
 from .lsq_head import AMONG, QUERIES, learn_head
@@ -49,7 +47,7 @@ SHRINKS = 4
 
 
 @register_encoder("lsq")
-class LSQ(Encoder):
+class LSQ(LinearEncoder):
     """Linear Subspace Quantization, n-ary or binary.
 
     Parameters
@@ -390,17 +388,6 @@ class LSQ(Encoder):
             np.square(own[:, :, None] - np.arange(self.levels, dtype=np.float32), out=dimensions)
             return Tables(values, np.zeros(len(queries), np.float32))
         return self._linear.of(self._decode(self._encode(queries)) if symmetric else queries, metric)
-
-    def _checked_tables(self, queries: Vectors, metric: Metric, distance: Distance) -> Tables:
-        return self._table_maker(metric, distance)(queries)
-
-    def _table_maker(self, metric: Metric, distance: Distance) -> Callable[[Vectors], Tables]:
-        if distance == "asymmetric":
-            return partial(self._linear.of, metric=metric)
-        return partial(super()._checked_tables, metric=metric, distance=distance)
-
-    def _linear_tables(self, metric: Metric, distance: Distance) -> Linear | None:
-        return self._linear.linear(metric) if distance == "asymmetric" else None
 
     @cached_property
     def _linear(self) -> LinearTables | LengthTables:
