@@ -100,7 +100,8 @@ def walks(folder: Path, subset: Literal["auto"] | None) -> dict[str, Walk]:
     index = Index.create(path, dim=DIM, encoder="lsq", bits=64, keep_vectors="float16", subset=subset, fields=["lang"])
     index.add(vectors, payloads=[{"lang": "en" if row % 2 else "de"} for row in range(ROWS)])
     english = {"lang": "en"}
-    index.search(vectors[0], k=10, rerank=50, filter=english)
+    for filter in (None, english):
+        index.search(vectors[1], k=10, rerank=50, filter=filter)
     found = {
         "search": walk(lambda: index.search(vectors[1], k=10, rerank=50)),
         "filtered search": walk(lambda: index.search(vectors[1], k=10, rerank=50, filter=english)),
