@@ -1,0 +1,71 @@
+"""The rule of cells: fitted to queries of several kinds, and anew when rows have changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lsqindex import Cells, Index
+from lsqindex._storage.store import Store
+from lsqindex._subsets import stored as subsets
+from lsqindex._subsets.cells.calibration import is_due
+from lsqindex._subsets.cells.rule import EVERYTHING, KS, RECALLS, name_of, rule_for, spare_of
+from tests.subsets.cells.made import around, make
+
+
+def rule_of(index: Index) -> dict[str, float]:
+    with index._reader() as reader:
+        structure: Any = subsets.read(reader)
+        return dict(structure.find(Store(reader, index._options)).rule)
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+def test_the_rule_has_a_reach_for_every_recall(metric: Any) -> None:
+    index = make(metric=metric, keep_vectors="float32", subset=Cells(20))
+    index.add(around(900))
+    index.merge()
+    rule = rule_of(index)
+    assert {name_of(k, recall) for k in KS for recall in RECALLS} <= rule.keys()
+    for k in (1, 7, 10, 300):
+        own = rule_for(rule, k, 0.95)
+        assert own.misses == pytest.approx(spare_of(rule) * 0.05 * k)
+    assert rule_for(rule, 10, 1.0) == rule_for({}, 10, 0.95) == EVERYTHING
+    index.close()
+
+
+def test_kinds_of_queries_that_are_near_to_nothing_are_answered() -> None:
+    vectors = around(4_000)
+    index = Index(dim=16, encoder="lsq", bits=64, keep_vectors="float32", subset=Cells(40)).train(vectors)
+    index.add(vectors)
+    index.merge()
+    rng = np.random.default_rng(3)
+    means = vectors[rng.integers(0, 4_000, (100, 8))].mean(axis=1)
+    random = rng.standard_normal(means.shape).astype(np.float32)
+    random *= np.linalg.norm(vectors, axis=1).mean() / np.linalg.norm(random, axis=1, keepdims=True)
+    for queries in (vectors[:100], means, random):
+        true = np.argsort(np.square(queries[:, None] - vectors).sum(axis=2), axis=1)[:, :10]
+        found = index.search(queries, k=10).ids
+        share = np.mean([len(np.intersect1d(*pair)) for pair in zip(found, true, strict=True)]) / 10
+        assert share >= 0.93
+    index.close()
+
+
+def test_cells_are_calibrated_again_when_half_of_their_rows_are_new() -> None:
+    index = make(keep_vectors="float32", subset=Cells(20))
+    index.add(around(900), ids=np.arange(900))
+    index.merge()
+    before = rule_of(index)
+    with index._reader() as reader:
+        assert is_due({}, reader.state) and not is_due(before, reader.state)
+    # Other vectors under the same ids: as many as before.
+    index.add(20 + around(300, seed=1), ids=np.arange(300), upsert=True)
+    index.merge()
+    assert rule_of(index) == before
+    index.add(20 + around(300, seed=2), ids=np.arange(300, 600), upsert=True)
+    index.merge()
+    after = rule_of(index)
+    assert len(index) == 900 and after["rows"] == 900 and after["end"] > before["end"]
+    assert after != before
+    index.close()
