@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lsqindex._compiled import assign as _assign
 from lsqindex._compiled import encoding as _kernels
 from lsqindex._storage.format import kept, records
 from lsqindex._storage.format.columns import Column, to_blocks
@@ -189,6 +190,102 @@ def posting_lists(rng: np.random.Generator) -> None:
             write(found)
 
 
+def linear_tables(rng: np.random.Generator) -> None:
+    """Tables of linear codes, by all formulas."""
+    for (dim, m), (kind, extra) in product(((1, 1), (7, 20), (37, 33), (96, 64)), enumerate((0, 1, 1, 2))):
+        n, steps, levels = 19, 5, 3
+        queries, matrix = (rng.standard_normal(shape).astype(np.float32) for shape in ((n, dim), (m + extra, dim)))
+        known, theta = (
+            rng.standard_normal(steps + m * levels).astype(np.float32),
+            np.linspace(-1, 1, levels, dtype=np.float32),
+        )
+        constant, frontier, length, spread = np.array([0.3, 1.25, 1.7 if extra == 2 else 1, 0.9], np.float32)
+        centre = None if extra else rng.standard_normal(dim).astype(np.float32)
+        numbers, four = np.array([levels, steps, m + extra], "<i8"), np.array([constant, frontier, length, spread])
+        given = numbers, matrix, theta, four, known, b"" if centre is None else centre, queries
+        case(8, n, dim, m, kind == 2, *given)
+        if EXPECT:
+            told: dict[str, Any] = {"centre": centre, "unit": kind == 2, "constant": constant, "frontier": frontier}
+            made = reference.linear_tables(queries, matrix, m, theta, known, **told, length=length, spread=spread)
+            write(made.values + np.float32(0), made.bias)
+
+
+def centres(rng: np.random.Generator) -> None:
+    """The nearest centres of rows, some of which are equal, and second cells."""
+    for n, dim, count, k in ((1, 1, 2, 2), (70, 3, 9, 9), (65, 37, 50, 24), (40, 384, 90, 3)):
+        rows, points = (rng.standard_normal((size, dim)).astype(np.float32) for size in (n, count))
+        points[count // 2 :: 7] = points[0]
+        rows[::5] = points[np.arange(0, n, 5) % count]
+        case(9, n, dim, count, k, rows, points)
+        if EXPECT:
+            labels, squares = reference.nearest_centres(rows, points, k)
+            write(labels.astype("<u4"), squares, reference.second_cells(rows, points, labels, squares).astype("<i4"))
+
+
+def cells(rng: np.random.Generator) -> None:
+    """Cells with tails, rows that may not be found, and rows that are in no cell."""
+    n, dim, count, fresh = 700, 20, 40, 660
+    for bits, (b, metric), kept_too in product((1, 8), enumerate(("l2", "ip", "cosine")), (True, False)):
+        width, head = 12, 4
+        layout = Layout.uniform(1 << bits, 8 * width // bits, linear=bits == 1)
+        values = rng.standard_normal((1, int(layout.starts[-1]))).astype(np.float32)
+        tables = Tables(values, rng.standard_normal(1).astype(np.float32))
+        vectors, query = (rng.standard_normal(shape).astype(np.float32) for shape in ((n, dim), dim))
+        codes, centre_codes = (rng.integers(0, 256, (size, width)).astype(np.uint8) for size in (n, count))
+        points = rng.standard_normal((count, dim)).astype(np.float32)
+        points = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float16)
+        near, spreads = (rng.random(count).astype(np.float32) for _ in range(2))
+        homes = rng.integers(0, count, (2, fresh))
+        rows = [np.flatnonzero((homes == cell).any(axis=0)).astype(np.uint32) for cell in range(count)]
+        entries = [(own[: len(own) * 3 // 4], own[len(own) * 3 // 4 :]) for own in rows]
+        may = rng.random(n) < 0.8
+        sizes = np.array([[len(part) for part in both] for both in entries])
+        parts = [part for both in entries for part in both]
+        every_row = np.concatenate(parts)
+        made = _assign.pack(
+            b"k", np.arange(len(parts), dtype=np.uint32), sizes.ravel(), every_row, codes[every_row], head, 1
+        )
+        column = Column(b"codes", b"c", records.CODES, width, head=head)
+        for k, rule, probes, depth in (
+            (1, (0.1, 0.01, 0.2, 0.05, 0.1), 0, 0),
+            (10, (1.0, 0.1, 0.2, 0.5, 0.1), 0, 0),
+            (10, (0.0, 0.0, 0.1, 5.0, 0.01), 25, 0),
+            (40, (0.5, 0.1, 0.2, 0.5, 0.1), 0, 60),
+            (n, (0.5, 0.1, 0.2, 0.5, 0.1), 0, 0),
+        ):
+            numbers = np.array(
+                [width, head, layout.m, values.shape[1], bits == 1, fresh, kept_too, k, probes, depth], "<i8"
+            )
+            fields = np.concatenate([layout.starts[:-1], layout.bit_starts, layout.level_counts])
+            given = (
+                numbers,
+                np.array(rule, "<f4"),
+                fields,
+                sizes.astype("<u4"),
+                points,
+                to_blocks(centre_codes, head),
+                near,
+                spreads,
+            )
+            own = column.encode(0, codes), vectors, np.packbits(may, bitorder="little"), query, values, tables.bias
+            case(10, n, dim, count, b, *given, *own, *made)
+            if not EXPECT:
+                continue
+            plain = reference.Cells(
+                entries, points.astype(np.float32), centre_codes, near, spreads, codes, [(0, n)], fresh, may
+            )
+            kept_vectors_of = vectors if kept_too else None
+            asked = reference.Asked(
+                query, metric, layout, tables, bits == 1, head, kept_vectors_of, k, reference.Rule(*rule), probes, depth
+            )
+            visits = reference.search_cells(plain, asked)
+            distances = np.array([visits.compared[row] for row in sorted(visits.compared)], np.float32)
+            every = np.full(n, -1, "<i4").view("<f4")
+            found = reference.nearest(distances, k)
+            every[np.array(sorted(visits.compared))[found]] = distances[found]
+            write(every, np.array([visits.cells, visits.rows, len(visits.compared)], "<i8"))
+
+
 if __name__ == "__main__":
-    for kernels in (encoders, sums, searches, kept_vectors, all_vectors, posting_lists):
+    for kernels in (encoders, sums, searches, kept_vectors, all_vectors, posting_lists, linear_tables, centres, cells):
         kernels(np.random.default_rng(0))

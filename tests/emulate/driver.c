@@ -4,7 +4,11 @@
    (a = stride, b = steps), 2 descend (a = levels, b = sweeps), 3 sums of quantized look-ups (n queries, m columns, of
    which a are the head, in b bits), 4 a search (n queries, m columns, of which a are the head, in b parts), 5 exact
    distances of kept vectors (n rows, m dimensions, a = kind, b = metric), 6 posting lists and scores (n rows of m bytes, of
-   which a are the head, in b blocks), 7 all vectors in blocks (n rows, m dimensions, a = head, b = metric). Little-endian. */
+   which a are the head, in b blocks), 7 all vectors in blocks (n rows, m dimensions, a = head, b = metric), 8 tables of linear
+   codes (n queries, m dimensions, a = dimensions of codes, b = 1 for directions), 9 nearest and second centres (n rows, m
+   dimensions, a centres, b of them), 10 a search of cells (n rows, m dimensions, a cells, b = metric). Little-endian. */
+#include "assign.h"
+#include "cells.h"
 #include "compare.h"
 #include "descend.h"
 #include "feedback.h"
@@ -159,6 +163,90 @@ static int lists(int level, int64_t rows, size_t width, int64_t head, int64_t bl
     return fine;
 }
 
+/* The look-ups of each query, and what is added to them. */
+static void tables(int level, int64_t n, int64_t dim, int64_t m, int unit) {
+    int64_t *numbers = take(3 * 8), levels = numbers[0], steps = numbers[1], rows = numbers[2];
+    float *matrix = take((size_t)(rows * dim) * 4), *theta = take((size_t)levels * 4), *four = take(4 * 4);
+    float *known = take((size_t)(steps + m * levels) * 4), *centre = take((size_t)(rows == m ? dim : 0) * 4);
+    float *queries = take((size_t)(n * dim) * 4), *packed = malloc((size_t)lsq_packed_size(rows, dim) * 4);
+    lsq_pack_matrix(matrix, rows, dim, packed);
+    lsq_linear linear = {dim, m, levels, steps, rows, packed, rows == m ? centre : NULL, known, theta, unit,
+                         four[0], four[1], four[2], four[3]};
+    float *values = malloc((size_t)(n * lsq_lookups_of(&linear)) * 4), *bias = malloc((size_t)n * 4);
+    float *work = malloc((size_t)lsq_tables_work(&linear, LSQ_TABLES_AT_ONCE) * 4);
+    for (int64_t q = 0; q < n; q += LSQ_TABLES_AT_ONCE)
+        lsq_tables_of(level, &linear, queries + q * dim, n - q < LSQ_TABLES_AT_ONCE ? n - q : LSQ_TABLES_AT_ONCE,
+                      values + q * lsq_lookups_of(&linear), bias + q, work);
+    for (int64_t i = 0; i < n * lsq_lookups_of(&linear); i++) values[i] += 0; /* no -0 */
+    fwrite(values, 4, (size_t)(n * lsq_lookups_of(&linear)), stdout);
+    fwrite(bias, 4, (size_t)n, stdout);
+}
+
+/* The labels and squares of the k nearest centres of each row, and which of them is its second cell. */
+static void centres(int level, int64_t n, int64_t dim, int64_t m, int64_t k) {
+    float *rows = take((size_t)(n * dim) * 4), *points = take((size_t)(m * dim) * 4);
+    float *packed = malloc((size_t)lsq_packed_size(m, dim) * 4), *halves = malloc((size_t)m * 4);
+    float *scores = malloc((size_t)(LSQ_ASSIGN_ROWS * m) * 4), *squares = malloc((size_t)(n * k) * 4);
+    uint32_t *labels = malloc((size_t)(n * k) * 4), *work = malloc((size_t)k * 4);
+    lsq_pack_matrix(points, m, dim, packed);
+    for (int64_t i = 0; i < m; i++) {
+        double square = 0;
+        for (int64_t j = 0; j < dim; j++) square += (double)points[i * dim + j] * points[i * dim + j];
+        halves[i] = (float)(square / 2);
+    }
+    for (int64_t at = 0; at < n; at += LSQ_ASSIGN_ROWS)
+        lsq_nearest_centres(level, rows + at * dim, n - at < LSQ_ASSIGN_ROWS ? n - at : LSQ_ASSIGN_ROWS, dim, points, packed, halves,
+                            m, k, scores, work, labels + at * k, squares + at * k);
+    fwrite(labels, 4, (size_t)(n * k), stdout);
+    fwrite(squares, 4, (size_t)(n * k), stdout);
+    for (int64_t i = 0; i < n; i++) {
+        int32_t second = (int32_t)lsq_spill(level, rows + i * dim, dim, points, labels + i * k, squares + i * k, k, scores);
+        fwrite(&second, 4, 1, stdout);
+    }
+}
+
+/* The distance of each row, or -1 as an int where it was not found; cells visited, rows read and compared. */
+static int cells(int level, uint32_t rows, int64_t dim, int64_t count, int metric) {
+    int64_t *numbers = take(10 * 8), width = numbers[0], head = numbers[1], fields = numbers[2], size = numbers[3];
+    float *rule = take(5 * 4);
+    int64_t *places = take((size_t)(3 * fields + 1) * 8);
+    uint32_t *sizes = take((size_t)(2 * count) * 4), start = 0, centre_count = (uint32_t)count, one = 1;
+    uint64_t *addresses = malloc((size_t)(2 * count) * 8);
+    uint8_t *centre_numbers = take((size_t)(count * dim) * 2);
+    const uint8_t *centre_codes = take((size_t)((count + 31) / 32 * 32 * width));
+    const float *near = take((size_t)count * 4), *spreads = take((size_t)count * 4);
+    const uint8_t *record = take(LSQ_HEADER + (size_t)((rows + 31) / 32 * 32) * (size_t)width);
+    const uint8_t *own = take((size_t)rows * (size_t)dim * 4), *allowed = take((rows + 7) / 8), *there = (const uint8_t *)&one;
+    const float *query = take((size_t)dim * 4), *values = take((size_t)size * 4), *bias = take(4);
+    for (int64_t i = 0; i < 2 * count; i++) {
+        const size_t entries = (sizes[i] + 31) / 32 * 32;
+        addresses[i] = (uint64_t)(uintptr_t)((uint8_t *)take(LSQ_HEADER + entries * ((size_t)width + 4)) + LSQ_HEADER);
+    }
+    uint64_t at = (uint64_t)(uintptr_t)(record + LSQ_HEADER), kept_at = (uint64_t)(uintptr_t)own;
+    uint64_t centres_at = (uint64_t)(uintptr_t)centre_numbers;
+    lsq_vectors kept = {{&start, &rows, &kept_at, 1}, LSQ_FLOAT32, dim, 0, {NULL, 0, 1, NULL, 0}};
+    lsq_cells_plan plan = {.nibbles = (int)numbers[4], .fresh = (uint32_t)numbers[5], .there = there, .chunks = 1,
+                           .chunk_rows = 1u << 30, .lookups = size, .dim = dim, .kept = numbers[6] ? &kept : NULL,
+                           .row_size = 4 * dim, .metric = metric, .level = level, .exact_level = level, .k = numbers[7],
+                           .limit = INFINITY, .reach = rule[0], .slope = rule[1], .tau = rule[2], .misses = rule[3],
+                           .lost = rule[4], .probes = numbers[8], .depth = numbers[9]};
+    plan.codes = (lsq_codes){{&start, &rows, &at, 1}, width, head, {fields, places, places + fields, places + 2 * fields + 1},
+                             {NULL, 0, 1, allowed, rows}};
+    plan.cells = (lsq_cells){.count = count, .addresses = addresses, .sizes = sizes, .centre_codes = centre_codes,
+                             .centres = {&start, &centre_count, &centres_at, 1}, .near = near, .spreads = spreads};
+    for (int64_t i = 0; i < 2 * count; i++) plan.cells.entries += sizes[i];
+    lsq_cells_work work;
+    lsq_visits visits;
+    float *every = malloc(rows * 4);
+    if (!lsq_cells_work_init(&work, &plan) || lsq_cells_search(&plan, &work, query, values, *bias, 0, &visits)) return 0;
+    memset(every, 255, rows * 4);
+    for (int64_t i = 0; i < work.nearest.count; i++) every[work.nearest.rows[i]] = work.nearest.distances[i];
+    fwrite(every, 4, rows, stdout);
+    fwrite(&visits, 8, 3, stdout);
+    lsq_cells_work_free(&work);
+    return 1;
+}
+
 int main(int count, char **arguments) {
     int level = count > 1 ? atoi(arguments[1]) : LSQ_PORTABLE;
     if (!lsq_simd_available(level)) return 2;
@@ -196,6 +284,12 @@ int main(int count, char **arguments) {
             fwrite(out, 4, n, stdout);
         } else if (head[0] == 7) {
             if (!compare(level, head[4], (uint32_t)n, (int64_t)m, (int64_t)a)) return 6;
+        } else if (head[0] == 8) {
+            tables(level, (int64_t)n, (int64_t)m, (int64_t)a, head[4]);
+        } else if (head[0] == 9) {
+            centres(level, (int64_t)n, (int64_t)m, (int64_t)a, head[4]);
+        } else if (head[0] == 10) {
+            if (!cells(level, (uint32_t)n, (int64_t)m, (int64_t)a, head[4])) return 7;
         } else {
             uint16_t *levels = take(n * m * 2);
             float *r = take(n * m * 4), *g = take(m * m * 4);
