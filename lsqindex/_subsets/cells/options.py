@@ -53,6 +53,6 @@ def choose_count(n: int) -> int:
     """How many cells for ``n`` vectors, where no number was asked for.
 
     >>> [choose_count(n) for n in (20_000, 115_033, 1_000_000)]
-    [566, 1357, 4000]
+    [509, 1221, 3600]
     """
-    return min(max(1, round(4 * math.sqrt(n))), MAX_CELLS)
+    return min(max(1, round(3.6 * math.sqrt(n))), MAX_CELLS)
