@@ -94,7 +94,7 @@ BENCHMARK = Benchmark[Plan, Run](
             changing.adding,
             ("data", "adds/s", "queries/s, quiet", "queries/s", "ratio", "added/s", "worst add ms", "found"),
             "Single queries while another process adds 100 vectors at a time, each durably. found: the share of added "
-            "vectors that a search with k = 1 and no parameter finds again.",
+            "vectors that an exact search with k = 1 finds again.",
             bars=changing.adding_bars,
         ),
     },
