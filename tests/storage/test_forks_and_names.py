@@ -279,7 +279,7 @@ def opened(name):
         try:
             return Index.open(name)
         except StorageError as error:
-            assert "by another of its names; try again" in str(error), error
+            assert "under another name; try again" in str(error), error
 
 def adding(name, first, said):
     acknowledged = []
@@ -289,7 +289,7 @@ def adding(name, first, said):
                 index.add([[number, 0]], [number])
                 acknowledged.append(number)
             except LsqIndexError as error:
-                assert "hard link" in str(error) or "by another of its names" in str(error), error
+                assert "under another name" in str(error) or "hard link" in str(error), error
             if number == first:
                 said.send("begun")
     said.send(acknowledged)
@@ -406,7 +406,7 @@ try:
     index.search([3, 0], k=1)
     raise AssertionError("nobody protects this reader")
 except StorageError as error:
-    assert "names" in str(error), error
+    assert "another name" in str(error), error
 try:
     index.add([[30, 0]], [30])
     raise AssertionError("written")

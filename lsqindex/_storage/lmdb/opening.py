@@ -185,7 +185,7 @@ class OpenFile:
         if self.private or (self.protected and not self.linked):
             return
         if pages.newest_txn(self.descriptor.fd, self.path) != txn.id():
-            why = "by another of its names" if self.linked else "and there is no lock file"
+            why = "under another name" if self.linked else "and there is no lock file"
             raise StorageError(f"{self.path}: the file was changed while it was read, {why}; try again")
 
     def check_pages(self, txn: Any) -> None:

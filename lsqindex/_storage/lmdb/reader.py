@@ -105,7 +105,8 @@ def read_state(file: OpenFile, txn: Any, *, writing: bool = False) -> tuple[Stat
     if state.txn != txn.id() - writing:
         if file.linked and not writing:
             raise StorageError(
-                f"{file.path}: the file was changed under another name (a hard link); open it by one name only"
+                f"{file.path}: the file was changed under another name (renamed, or a hard link); "
+                "open it by one name only"
             )
         if state.txn > txn.id():
             raise OvertakenError(
