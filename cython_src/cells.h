@@ -30,7 +30,8 @@
    compared if it would be at kth when it were z deviations nearer than the line has it; z so that of about as many rows as
    were compared, each with that probability, `lost` of the k nearest are lost.
 
-   reach, slope, tau and lost are measured when cells are made (_subsets/cells/calibration.py). */
+   reach, slope, tau and how far `misses` can be trusted are measured when cells are made (_subsets/cells/calibration.py);
+   `lost` is a share of what the recall allows (_subsets/cells/rule.py). */
 #ifndef LSQ_CELLS_H
 #define LSQ_CELLS_H
 

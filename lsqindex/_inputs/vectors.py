@@ -67,8 +67,10 @@ def read_queries(queries: ArrayLike, dim: int) -> tuple[Vectors, bool]:
     """
     if type(queries) is np.ndarray and queries.dtype == np.float32 and queries.shape == (dim,):
         row = np.ascontiguousarray(queries)
-        if row.dot(row) <= MAX_MAGNITUDE:  # (Smaller than what is allowed; and none of the numbers is NaN.)
-            return row[None], True  # most queries are such
+        with np.errstate(over="ignore"):
+            square = row.dot(row)
+        if square <= MAX_MAGNITUDE:  # then so is every number, and none is NaN; most queries are such
+            return row[None], True
     vectors = as_array(queries, what="queries")
     single = len(vectors.shape) == 1 and vectors.shape[0] > 0  # (An empty list is no query at all.)
     rows = open_rows(vectors[None] if single else vectors, dim, what="queries")

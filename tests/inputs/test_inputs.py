@@ -160,6 +160,15 @@ def test_one_query(query: Any) -> None:
         assert index.search(query, 2).ids.tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("number", [1e16, 1e30, np.inf, -np.inf, np.nan])
+def test_one_query_that_cannot_be_compared(number: float) -> None:
+    """Most queries are one float32 array, and checked in a way of their own."""
+    with Index(4, keep_vectors=None) as index:
+        index.add(X)
+        with pytest.raises(VectorError, match="NaN, infinite numbers or numbers beyond"):
+            index.search(np.array([1, number, 0, 0], np.float32))
+
+
 @pytest.mark.parametrize("nothing", [[], (), np.empty(0), np.empty((0, 4)), np.empty((0, 0)), Series([], object)])
 def test_no_vectors_at_all(nothing: Any) -> None:
     with Index(4, keep_vectors=None) as index, Index(4, ids="str", keep_vectors=None) as named:

@@ -2,6 +2,7 @@
 
 rows       some of the stored rows; a row is not its own neighbour
 between    points halfway between two rows, which are unlike any
+means      means of several rows: near to nothing
 random     random directions, as long as rows: farther still
 """
 
