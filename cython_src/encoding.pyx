@@ -138,21 +138,41 @@ def descend(uint16_t[:, ::1] levels not None, float[:, ::1] r not None, const fl
         lsq_descend(_level, &levels[0, 0], &r[0, 0], &g[0, 0], n, m, count, sweeps)
 
 
+cdef class Packed:
+    """A matrix as :func:`product` reads it: packing it costs as much as multiplying a hundred rows with it."""
+
+    cdef int64_t m, k
+    cdef object _matrix
+    cdef float[::1] _packed
+
+    def __init__(self, matrix not None):
+        cdef const float[:, ::1] own = np.ascontiguousarray(matrix, np.float32)
+        self.m, self.k, self._matrix = own.shape[0], own.shape[1], matrix
+        self._packed = np.empty(max(1, lsq_packed_size(self.m, self.k)), np.float32)
+        if self.m and self.k:
+            with nogil:
+                lsq_pack_matrix(&own[0, 0], self.m, self.k, &self._packed[0])
+
+    def __reduce__(self):
+        return Packed, (self._matrix,)
+
+
 def product(rows not None, matrix not None):
-    """``rows @ matrixᵀ``, float32; a row of the result depends on that row alone; see product.h."""
+    """``rows @ matrixᵀ``, float32; a row of the result depends on that row alone; see product.h.
+
+    ``matrix``: an array, or :class:`Packed` if it is multiplied often.
+    """
     cdef const float[:, ::1] left = np.ascontiguousarray(rows, np.float32)
-    cdef const float[:, ::1] right = np.ascontiguousarray(matrix, np.float32)
-    cdef int64_t n = left.shape[0], k = left.shape[1], m = right.shape[0]
-    if right.shape[1] != k:
+    cdef Packed right = matrix if isinstance(matrix, Packed) else Packed(matrix)
+    cdef int64_t n = left.shape[0], k = left.shape[1]
+    if right.k != k:
         raise ValueError("product: shapes do not fit")
-    result = np.zeros((n, m), np.float32)
-    if n == 0 or k == 0 or m == 0:
+    result = np.zeros((n, right.m), np.float32)
+    if n == 0 or k == 0 or right.m == 0:
         return result
     cdef float[:, ::1] out = result
-    cdef float[::1] packed = np.empty(lsq_packed_size(m, k), np.float32)
     with nogil:
-        lsq_pack_matrix(&right[0, 0], m, k, &packed[0])
-        lsq_product(_level, &left[0, 0], &packed[0], n, k, m, &out[0, 0])
+        lsq_product(_level, &left[0, 0], &right._packed[0], n, k, right.m, &out[0, 0])
     return result
 
 

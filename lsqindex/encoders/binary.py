@@ -20,7 +20,7 @@ from ..errors import ParameterError
 from ..metrics import Base
 from .base import Config, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import Layout, Tables
-from .linalg import Float32, mean_of, principal_axes, product
+from .linalg import Float32, Packed, mean_of, principal_axes, product
 from .linear import LinearEncoder
 from .linear_tables import LinearTables
 from .probe_tables import ProbeTables
@@ -61,8 +61,12 @@ class BinaryEncoder(LinearEncoder):
         rotation, sizes = state.array("rotation", (self.bits, dim)), state.array("sizes", (self.bits,))
         self._set(state.array("mean", (dim,)), rotation, sizes)
 
+    @cached_property
+    def _to_bits(self) -> Packed:
+        return Packed(self._rotation)
+
     def _encode(self, block: Vectors) -> Fields:
-        return (product(block - self._mean, self._rotation) >= 0).astype(np.uint16)
+        return (product(block - self._mean, self._to_bits) >= 0).astype(np.uint16)
 
     def _decode(self, fields: Fields) -> Vectors:
         sizes = self._sizes / np.float32(self._blocks)

@@ -6,11 +6,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._inputs.vectors import Vectors
+from .._threads.cached import cached_property
 from ..metrics import Base
 from .base import Config, Fields, Progress, State, StateReader, check_int
 from .clustering import Codebooks, kmeans, moved_centres, nearest_centres
 from .layout import Tables
-from .linalg import Float32, Float64, gram, mean_of, nearest_orthogonal, principal_axes, product, settled, squares
+from .linalg import (
+    Float32,
+    Float64,
+    Packed,
+    gram,
+    mean_of,
+    nearest_orthogonal,
+    principal_axes,
+    product,
+    settled,
+    squares,
+)
 from .pq import PQ
 from .registry import register_encoder
 
@@ -100,8 +112,12 @@ class CKMeans(PQ):
         self._codebooks.restore(state)
         self.history_ = []
 
+    @cached_property
+    def _rotated(self) -> Packed:
+        return Packed(self._rotation)
+
     def _encode(self, block: Vectors) -> Fields:
-        return self._codebooks.encode(product(block - self._mean, self._rotation))
+        return self._codebooks.encode(product(block - self._mean, self._rotated))
 
     def _decode(self, fields: Fields) -> Vectors:
         return self._mean + product(self._codebooks.decode(fields), self._rotation.T)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._compiled.encoding import Packed as Packed
 from .._compiled.encoding import product as product
 
 #: What is kept in float32, and what is computed in float64 on the way there.

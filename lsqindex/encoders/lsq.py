@@ -28,7 +28,7 @@ from ..errors import ParameterError, StateError
 from ..metrics import METRICS, Base
 from .base import Config, Distance, Fields, Metric, Progress, State, StateReader, check_int
 from .layout import MARGIN_SHARES, Layout, Tables, field_bits
-from .linalg import Float32, mean_of, principal_axes, product, ridge, squares
+from .linalg import Float32, Packed, mean_of, principal_axes, product, ridge, squares
 from .linear import LinearEncoder
 from .linear_tables import LinearTables
 from .lsq_codes import BitCoder, LevelCoder, PublishedCoder, coded_values, make_coder
@@ -335,12 +335,21 @@ class LSQ(LinearEncoder):
             return PublishedCoder(self._start, self.levels)
         return make_coder(self._rows, self.levels, self._noise, self.refine)
 
+    @cached_property
+    def _to_axes(self) -> Packed:
+        return Packed(self._axes)
+
+    @cached_property
+    def _columns(self) -> Packed:
+        """The columns of V: from coded values to the principal axes."""
+        return Packed(self._rows.T)
+
     def _encode(self, block: Vectors) -> Fields:
         lengths = np.empty(0, np.float32)
         if self.scalar == "length":
             lengths, block = split_lengths(block)
         centred = block - self._mean
-        projected = product(centred, self._axes)
+        projected = product(centred, self._to_axes)
         fields = self._coder(projected)
         if not self.scalar:
             return fields
@@ -353,8 +362,8 @@ class LSQ(LinearEncoder):
         """
         values = coded_values(fields, self.levels)
         if self.scalar == "length" and (by_length := self._length_scalar) is not None:
-            return by_length.encode_lengths(centred, projected, lengths, values, self._rows)
-        steps, shrink = self._scalar.encode(centred, projected, values, self._rows)
+            return by_length.encode_lengths(centred, projected, lengths, values, self._columns)
+        steps, shrink = self._scalar.encode(centred, projected, values, self._columns)
         at = np.flatnonzero(shrink < 1)
         shrink = shrink[at]
         for _ in range(SHRINKS):
@@ -362,7 +371,7 @@ class LSQ(LinearEncoder):
                 break
             shorter, shadow = centred[at] * shrink[:, None], projected[at] * shrink[:, None]
             fields[at] = self._coder(shadow)
-            steps[at], more = self._scalar.encode(shorter, shadow, coded_values(fields[at], self.levels), self._rows)
+            steps[at], more = self._scalar.encode(shorter, shadow, coded_values(fields[at], self.levels), self._columns)
             at, shrink = at[more < 1], (shrink * more)[more < 1]
         return steps
 

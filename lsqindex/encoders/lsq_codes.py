@@ -15,7 +15,7 @@ import numpy as np
 from .._compiled import encoding as _kernels
 from .._inputs.vectors import Vectors
 from .base import Fields
-from .linalg import Float32, feedback_factors, product, ridge
+from .linalg import Float32, Packed, feedback_factors, product, ridge
 
 #: flips.h adds in int32: a row of G may sum to this, a residual may reach twice as much.
 _FIXED = float(1 << 28)
@@ -50,7 +50,7 @@ class PublishedCoder:
     """Codes as the paper makes them: q_n(Wᵀx)."""
 
     def __init__(self, start: Float32, levels: int) -> None:
-        self._start, self._levels = start, levels
+        self._start, self._levels = Packed(start), levels
 
     def __call__(self, projected: Vectors) -> Fields:
         """The codes of projected vectors."""
@@ -63,7 +63,8 @@ class BitCoder:
     def __init__(self, rows: Float32, noise: float, steps: int) -> None:
         m, stride = len(rows), -(-len(rows) // _kernels.LANES) * _kernels.LANES
         self._steps = steps
-        self._targets, self._columns, self._noise = feedback_factors(rows, noise)
+        targets, self._columns, self._noise = feedback_factors(rows, noise)
+        self._to_targets, self._to_residual = Packed(targets), Packed(self._columns)
         gram = product(rows, rows)
         reach = float(np.abs(gram).sum(axis=1).max())
         # Rows too short for float32's range are all the same to the search.
@@ -75,10 +76,10 @@ class BitCoder:
 
     def __call__(self, projected: Vectors) -> Fields:
         """The codes of projected vectors."""
-        left = product(projected, self._targets)
+        left = product(projected, self._to_targets)
         bits = _kernels.feedback(left, self._columns)
         # left is c − Lh now, so that Vy − Gh = Lᵀ(c − Lh) + noise·h.
-        residual = product(left, self._columns)
+        residual = product(left, self._to_residual)
         residual += np.float32(self._noise) * (2 * bits.astype(np.float32) - 1)
         residual *= self._scale
         np.rint(residual, out=residual)
@@ -92,14 +93,15 @@ class LevelCoder:
 
     def __init__(self, rows: Float32, levels: int, noise: float, sweeps: int) -> None:
         wide = rows.astype(np.float64)
-        self._rows, self._gram, self._levels, self._sweeps = rows, product(rows, rows), levels, sweeps
-        self._start = ridge(wide @ wide.T, wide, noise)
+        self._gram, self._levels, self._sweeps = product(rows, rows), levels, sweeps
+        self._start = Packed(ridge(wide @ wide.T, wide, noise))
+        self._rows, self._to_explained = Packed(rows), Packed(self._gram)
 
     def __call__(self, projected: Vectors) -> Fields:
         """The codes of projected vectors."""
         codes = quantize(product(projected, self._start), self._levels)
         residual = product(projected, self._rows)
-        residual -= product(coded_values(codes, self._levels), self._gram)
+        residual -= product(coded_values(codes, self._levels), self._to_explained)
         _kernels.descend(codes, residual, self._gram, self._levels, self._sweeps)
         return codes
 

@@ -34,7 +34,7 @@ from ..errors import StateError
 from ..metrics import METRICS
 from .base import State, StateReader
 from .layout import Tables
-from .linalg import Float32, Float64, gram, mean_of, product, ridge, settled, squares
+from .linalg import Float32, Float64, Packed, gram, mean_of, product, ridge, settled, squares
 from .linear_tables import theta_of
 from .lsq_scalar import DEEPEST, NEIGHBOURS, RowScalar, neighbour_pairs
 from .lsq_training import water_level
@@ -163,10 +163,10 @@ class LengthScalar(RowScalar):
         return t
 
     def encode_lengths(
-        self, centred: Vectors, projected: Vectors, lengths: Float32, values: Vectors, rows: Float32
+        self, centred: Vectors, projected: Vectors, lengths: Float32, values: Vectors, columns: Packed
     ) -> NDArray[np.uint16]:
-        """The stored step of each row."""
-        coded = product(values, rows.T)
+        """The stored step of each row; ``columns`` are those of V."""
+        coded = product(values, columns)
         t = self._exact_lengths(centred, projected, coded, lengths)
         return self._steps(t - product(values, self._weights[None])[:, 0])
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from .._inputs.vectors import BLOCK_ROWS, Vectors
 from .base import State, StateReader
-from .linalg import Float32, Float64, gram, inner, product, ridge, settled, squares
+from .linalg import Float32, Float64, Packed, gram, inner, product, ridge, settled, squares
 from .lsq_training import water_level
 
 #: Queries played by training vectors, their neighbours, and the rows these are looked for in.
@@ -125,15 +125,15 @@ class RowScalar:
         return expected
 
     def encode(
-        self, centred: Vectors, projected: Vectors, values: Vectors, rows: Float32
+        self, centred: Vectors, projected: Vectors, values: Vectors, columns: Packed
     ) -> tuple[NDArray[np.uint16], Vectors]:
         """The stored step of each row, and what to multiply a row with that is too long: 1 for the others.
 
         A query just where the code is has the lowest estimate, s − ‖x̂‖². Where the code does not reach a row, s
         would make it far less than zero, and the row the nearest of every query: so it has a limit. Too long is a
-        row whose s cannot be large enough for that.
+        row whose s cannot be large enough for that. ``columns`` are those of V.
         """
-        coded = product(values, rows.T)
+        coded = product(values, columns)
         told, own = product(values, self._weights[None])[:, 0], inner(coded, coded)
         least = own - self._below
         steps = self._steps(np.maximum(self._exact(centred, projected, coded, own), least) - told)

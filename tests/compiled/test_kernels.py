@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -359,6 +360,9 @@ def test_products_are_those_of_the_reference(n: int, k: int, m: int, seed: int) 
         assert np.array_equal(found.view(np.uint32), wanted.view(np.uint32))
     for at in range(n):
         assert np.array_equal(_kernels.product(rows[at : at + 1], matrix)[0], wanted[at])
+    packed = _kernels.Packed(matrix)
+    for kept in (packed, pickle.loads(pickle.dumps(packed))):
+        assert np.array_equal(_kernels.product(rows, kept).view(np.uint32), wanted.view(np.uint32))
 
 
 def test_a_row_has_the_same_product_wherever_it_stands(simd: str) -> None:
