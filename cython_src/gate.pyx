@@ -146,8 +146,12 @@ cdef class Pass:
         gate.inside += 1
         self._thread, self._is_alone, self._shares, self._wanted = me, False, 1, True
 
-    def alone(self, seconds=None):
-        """Wait until everybody is out, and let nobody in; False if that takes longer than ``seconds``."""
+    def alone(self, seconds=None, Change change=None):
+        """Wait until everybody is out, and let nobody in; False if that takes longer than ``seconds``.
+
+        False, too, as soon as another thread has committed ``change``: there is nothing left to be alone for. What
+        another thread is writing at this moment is waited for, however long that takes.
+        """
         cdef Gate gate = self._gate
         self._go_out()
         me, bed, left = PyThread_get_thread_ident(), None, 0
@@ -158,14 +162,16 @@ cdef class Pass:
         try:
             gate._line.append(self)
             while not claimed or gate._inside:
-                if not claimed and gate._alone is None and gate._line[0] is self:
+                if change is not None and change.done:
+                    break
+                elif not claimed and gate._alone is None and gate._line[0] is self:
                     gate._alone = me
                     claimed = True
                 elif bed is None:
                     bed = gate._bed()
-                elif end is not None and (left := end - _monotonic()) <= 0:
+                elif end is not None and (left := end - _monotonic()) <= 0 and (change is None or not change._taken):
                     break
-                elif _sleep(bed, _NAP if end is None else left):
+                elif _sleep(bed, _NAP if end is None or left <= 0 else left):
                     bed = None
             else:
                 gate._times += 1
@@ -277,6 +283,107 @@ cdef class Share:
     def __dealloc__(self):
         if self._taken:
             self._of._part()
+
+
+# -- changes that are committed together ----------------------------------------------------------
+
+
+cdef class Changes:
+    """Changes whose threads wait for their turn to write, in the order in which they came."""
+
+    cdef list _waiting
+
+    def __cinit__(self):
+        self._waiting = []
+
+    def __len__(self):
+        return len(self._waiting)
+
+
+cdef class Change:
+    """What a thread wants to have written: when its turn comes, or earlier, by a thread whose turn it is.
+
+    Whoever writes it sets ``result`` or ``error``. They count when the change is ``done``: the transaction is
+    committed. A thread that is interrupted while it waits leaves, and its change is written by nobody, unless another
+    thread is doing so at that moment.
+    """
+
+    cdef Changes _line
+    cdef bint _taken, _left
+    cdef readonly bint done
+    #: Not to be written by another thread.
+    cdef public bint apart
+    cdef public object result, error
+
+    def wait_in(self, Changes line not None):
+        """Wait with the others; the thread that has the turn may take it from now on."""
+        self._line, self._left = line, False
+        line._waiting.append(self)
+
+    def leave(self):
+        """Wait no longer."""
+        self._left = True
+        if self._line is not None and self in self._line._waiting:
+            self._line._waiting.remove(self)
+
+    def outcome(self):
+        """The result; or raises the error."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return self.result
+
+
+@cython.no_gc_clear
+cdef class Group:
+    """Changes that one thread writes in one transaction. When it leaves, those that are not done wait again."""
+
+    cdef Changes _line
+    cdef Gate _turn
+    cdef list _taken
+
+    def __init__(self, Changes line not None, Gate turn not None):
+        self._line, self._turn, self._taken = line, turn, []
+
+    def take(self, Change own not None):
+        """All that wait and may be written by another thread; ``own``, this thread's, among them."""
+        cdef list waiting = self._line._waiting, taken = self._taken
+        cdef Py_ssize_t i = 0
+        while i < len(waiting):
+            change = waiting[i]
+            if change is own or not ((<Change>change).apart or own.apart):
+                (<Change>change)._taken = True
+                taken.append(waiting.pop(i))
+            else:
+                i += 1
+        return taken.copy()
+
+    def give_back(self, Change change not None):
+        """Let a change wait again."""
+        self._taken.remove(change)
+        change._taken = False
+        if not change._left:
+            self._line._waiting.insert(0, change)
+
+    def commit(self, txn):
+        """Commit the transaction, if there is one: then all changes are done, and their threads are woken."""
+        if txn is not None:
+            txn.commit()
+        if self._taken:
+            while self._taken:
+                change = self._taken.pop()
+                (<Change>change)._taken = False
+                (<Change>change).done = True
+            self._turn._wake()
+
+    def leave(self):
+        """Give all back."""
+        while self._taken:
+            self.give_back(self._taken[len(self._taken) - 1])
+
+    def __dealloc__(self):
+        if self._taken is not None:
+            Group.leave(self)
 
 
 # -- files ----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._compiled.gate import Block
+from ._compiled.gate import Block, Change
 from ._inputs.filters import read_filter
 from ._inputs.ids import is_one, read_ids
 from ._inputs.options import Path, check_opening, file_path, new_path, read_options, thread_count
@@ -49,7 +49,7 @@ from ._write import add as loader
 from ._write import retraining, training
 from ._write.batch import Batch
 from ._write.create import new_index
-from ._write.delete import delete, read_deletion
+from ._write.delete import Deletion
 from ._write.merge import merge, relist
 from ._write.payloads import PayloadChange
 from .encoders import Encoder, make_encoder
@@ -735,14 +735,16 @@ class Index:
             own = partial(self.add, upsert=upsert, threads=threads, training_progress=training_progress)
             return loader.add_batches(own, vectors, self._options.ids, progress)
         options = self._options
-        addition = loader.Addition(options, vectors, ids, payloads, upsert=upsert, threads=threads)
-        with self._writer(addition.encode_ahead(self._last_coder())) as writer:
-            if options is not self._options and options != self._options:
-                raise ReplacedError(f"{self._path}: replaced by another index; nothing was added, open it again")
-            names = loader.add(writer, addition, self._coder(writer), progress, training_progress)
-            if writer.moved_rows:
-                self._tidy(writer)
-            return names
+        addition = loader.Addition(
+            options, vectors, ids, payloads, upsert=upsert, threads=threads, checked=self._to_change
+        )
+        size = addition.encode_ahead(self._last_coder())
+        with self._writer(size, addition) as writer:
+            if not addition.done:
+                loader.add(writer, addition, self._to_change(writer, options), progress, training_progress)
+                if writer.moved_rows:
+                    self._tidy(writer)
+        return addition.outcome()
 
     def _tidy(self, writer: Writer) -> None:
         """After a change that moved rows was committed: compact a small file that has become half empty."""
@@ -779,13 +781,14 @@ class Index:
         >>> index.delete({"lang": {"$exists": True}}), index.delete([7])
         (2, 0)
         """
-        asked = read_deletion(ids, self._options.ids)
-        with self._writer() as writer:
-            deleted = delete(writer, self._options, asked)
-            writer.commit()
-            if writer.moved_rows:
-                self._tidy(writer)
-            return deleted
+        deletion = Deletion(self._options, ids, self._to_change)
+        with self._writer(change=deletion) as writer:
+            if not deletion.done:
+                deletion.write(writer)
+                if writer.moved_rows:
+                    self._tidy(writer)
+        deleted: int = deletion.outcome()
+        return deleted
 
     def set_payloads(self, ids: Any, payloads: Any) -> None:
         """Replace the payloads of existing vectors; the vectors stay as they are.
@@ -847,7 +850,9 @@ class Index:
         >>> index.ids()
         array([6])
         """
-        return Batch(partial(self._begin_writing, 0), lambda writer: (self._options, self._coder(writer)), self._tidy)
+        return Batch(
+            partial(self._begin_writing, 0, None), lambda writer: (self._options, self._coder(writer)), self._tidy
+        )
 
     def train(
         self, vectors: ArrayLike | None = None, *, progress: FitProgress | None = None, threads: int | None = None
@@ -1278,31 +1283,41 @@ class Index:
         """The one writer, without a transaction yet."""
         return Writing(self._path or "in memory", self._take_turn)
 
-    def _take_turn(self, block: Block[Any]) -> Writer:
+    def _take_turn(self, block: Block[Any], change: Change | None = None) -> Writer:
         while True:
             if self._closed:
                 self._check_open()
             env = self._env
-            writer = Writer(env, self._wait, block)
-            if env is self._env:
+            writer = Writer(env, self._wait, block, change)
+            if env is self._env or (change is not None and change.done):
                 return writer
             # While it waited, the index in memory became a file.
             block.release()
 
-    def _writer(self, reserve: int = 0) -> Block[Writer]:
-        """The one writer, in a transaction that is undone unless it is committed."""
-        return Writing(self._path or "in memory", partial(self._begin_writing, reserve))
+    def _writer(self, reserve: int = 0, change: Change | None = None) -> Block[Writer]:
+        """The one writer, in a transaction that is undone unless it is committed; none if ``change`` is done."""
+        return Writing(self._path or "in memory", partial(self._begin_writing, reserve, change))
 
-    def _begin_writing(self, reserve: int, block: Block[Any]) -> Writer:
+    def _begin_writing(self, reserve: int, change: Change | None, block: Block[Any]) -> Writer:
         if self._closed or self._read_only:
             self._check_writable()
-        writer = self._take_turn(block)
+        writer = self._take_turn(block, change)
+        if change is not None and change.done:
+            return writer
         writer.begin(reserve)
         if self._opened != writer.env.opened:
             self._follow(writer)
         if writer.state.staged_rows or writer.state.staged_generation:
             writer.run(lambda writer: Store(writer, self._options).tidy())
         return writer
+
+    def _to_change(self, writer: Writer, options: Options) -> Coder:
+        """The coder for a change by any thread's writer; ReplacedError if it was meant for another index."""
+        if self._opened != writer.env.opened:
+            self._follow(writer)
+        if options is not self._options and options != self._options:
+            raise ReplacedError(f"{self._path}: replaced by another index; nothing was changed, open it again")
+        return self._coder(writer)
 
     def _coder(self, reader: Reader | Writer) -> Coder:
         """The coder of a snapshot: known from before, or read."""

@@ -7,13 +7,15 @@ index as it was and removes what was left behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._compiled.gate import Change
 from .._inputs.arguments import check_bool
 from .._inputs.ids import Ids, new_ids
 from .._inputs.options import thread_count
@@ -30,8 +32,9 @@ from .._storage.store import LAST_AUTO_ID, NewRows, Store
 from .._subsets import stored as subsets
 from ..encoders.base import Progress as FitProgress
 from ..encoders.coder import Coder
-from ..errors import Committed, IdError, VectorError, add_note
+from ..errors import DuplicateIdError, IdError, VectorError, add_note
 from . import retraining
+from .together import Checked, commit_together
 from .training import discard, recode, switch, write_codes
 
 #: ``progress(rows done, rows in all)``; None where the number is not known.
@@ -40,17 +43,28 @@ Progress = Callable[[int, int | None], None]
 #: After an add of so many rows, what the transaction itself did not list is listed at once.
 _SETTLED_ROWS = 4 * CHUNK_ROWS
 
+#: An addition of more bytes is committed by itself.
+_SMALL = 1 << 20
 
-class Addition:
+
+class Addition(Change):
     """Vectors to be added, with ids (None: the next numbers) and payloads: checked, but the vectors not read yet.
 
     What is not too large is encoded before the writer's turn comes: while one writes, others encode.
     """
 
     def __init__(
-        self, options: Options, vectors: Any, ids: Any, payloads: Any, *, upsert: bool, threads: int | None
+        self,
+        options: Options,
+        vectors: Any,
+        ids: Any,
+        payloads: Any,
+        *,
+        upsert: bool,
+        threads: int | None,
+        checked: Checked | None = None,
     ) -> None:
-        self.options, self.rows = options, open_rows(vectors, options.dim)
+        self.options, self.rows, self._checked = options, open_rows(vectors, options.dim), checked
         #: How many there are.
         self.count = n = int(self.rows.shape[0])
         self.upsert = upsert if upsert is False else check_bool("upsert", upsert)
@@ -58,10 +72,13 @@ class Addition:
         self.payloads = None if payloads is None else read_payloads(payloads, n, options.fields)
         self.ids = None if ids is None and options.ids == "int" else new_ids(ids, options.ids, n)
         self._ahead: tuple[Coder, tuple[NDArray[np.uint8], Any]] | None = None
+        #: Additions of one kind can be inserted as one.
+        self.kind = (self.upsert, self.ids is None, self.payloads is None)
 
     def encode_ahead(self, coder: Coder) -> int:
         """Encode now what :func:`add` will need if the coder is still the same then; about how many bytes to write."""
         size = self.bytes(coder)
+        self.apart = size > _SMALL
         if size <= COMMIT_BYTES:
             self._ahead = coder, self.encoded(coder)
         return size
@@ -95,11 +112,50 @@ class Addition:
             raise IdError("ids: there are no unused numbers left; pass ids")
         return np.arange(next_id, next_id + self.count, dtype=np.int64)
 
+    def coder(self, writer: Writer) -> Coder:
+        """The coder for the writer, which may be of another thread."""
+        assert self._checked is not None
+        return self._checked(writer, self.options)
+
+    def ready(self, writer: Writer, added: int) -> bool:
+        """Whether another thread can insert it after ``added`` other rows: the index does not train itself for it."""
+        coder = self.coder(writer)
+        if not coder.trained and writer.state.count + added + self.count >= self.options.train_size:
+            return False
+        if not coder.floats:
+            coder.check_present()
+        return True
+
+    def apply(self, writer: Writer, group: Sequence[Addition], *, nested: bool) -> None:
+        """Insert all of ``group``, of which this is the first, in the open transaction."""
+        names, end = [], writer.state.next_id
+        for addition in group:
+            names.append(addition.named(end))
+            end += addition.count
+        rows = _joined(names, group, [addition.encoded(addition.coder(writer)) for addition in group])
+        insert(writer, rows, self.options, self.coder(writer), upsert=self.upsert, nested=nested)
+        for addition, ids in zip(group, names, strict=True):
+            addition.result = ids
+
     def check(self) -> None:
         """Look at every vector, before anything is written."""
         for first, block in blocks(self.rows):
             if self.options.keep_vectors is not None:
                 to_bytes(block, self.options.keep_vectors, first)
+
+
+def _joined(names: list[Ids], group: Sequence[Addition], encoded: list[tuple[Any, Any]]) -> NewRows:
+    """The rows of several additions as one; DuplicateIdError where two of them have an id in common."""
+    ids: Ids = np.concatenate(names) if isinstance(names[0], np.ndarray) else [*chain(*names)]
+    if len(np.unique(ids) if isinstance(ids, np.ndarray) else set(ids)) < len(ids):
+        raise DuplicateIdError("ids: several threads add one id at the same time")
+    codes = np.concatenate([codes for codes, _ in encoded])
+    vectors = None if encoded[0][1] is None else np.concatenate([vectors for _, vectors in encoded])
+    payloads = None
+    if group[0].payloads is not None:
+        columns = zip(*(addition.payloads or () for addition in group), strict=True)
+        payloads = [[*chain(*parts)] for parts in columns]
+    return NewRows(ids, codes, vectors, payloads)
 
 
 def add(
@@ -108,13 +164,22 @@ def add(
     coder: Coder,
     report: Progress | None = None,
     training_progress: FitProgress | None = None,
-) -> Ids:
-    """Add in the open transaction, and commit; the ids. Trains first, where enough vectors are there now."""
+) -> None:
+    """Add in the open transaction, and commit; ``addition.result`` are the ids.
+
+    Trains first, where enough vectors are there now.
+    """
     options, old, training, n = addition.options, coder, None, addition.count
     due = not coder.trained and n > 0 and _count_after(writer, addition) >= options.train_size
     if not coder.present and (due or not coder.floats):
         coder.check_present()  # before the vectors are read
     large = addition.bytes(coder) > COMMIT_BYTES
+    if due or large or report:
+        addition.apart = True
+    changes = writer.together.take(addition)
+    if len(changes) > 1:
+        commit_together(writer, addition, changes)
+        return
     if due or large:
         addition.check()
     if due:
@@ -122,7 +187,7 @@ def add(
         both = Joined(stored, addition.rows)
         coder, training = retraining.first_fit(writer, options, coder, both, n, training_progress)
         large = addition.bytes(coder) > COMMIT_BYTES
-    ids = addition.named(writer.state.next_id)
+    addition.result = ids = addition.named(writer.state.next_id)
     if large:
         if not addition.upsert:
             Store(writer, options).refuse_known(ids)
@@ -131,9 +196,7 @@ def add(
         codes, vectors = addition.encoded(coder)
         if due:
             recode(writer, options, old, coder, addition.threads, writer.state.count + n, training)
-        if writer.get(keys.META, keys.SUBSET) is not None:
-            subsets.choose(writer, coder, n)
-        insert(writer, NewRows(ids, codes, vectors, addition.payloads), options, upsert=addition.upsert)
+        insert(writer, NewRows(ids, codes, vectors, addition.payloads), options, coder, upsert=addition.upsert)
         review = review_due(writer, retraining.LOOK)
         if report is not None:
             report(n, n)  # before the commit: if it raises, nothing was added
@@ -141,13 +204,7 @@ def add(
     if due or n >= _SETTLED_ROWS:
         subsets.settle(writer)
     if review or writer.state.next_generation:
-        # What cannot be rewritten now (a full disk), later adds rewrite.
-        with Committed("the vectors were added"):
-            if review:
-                retraining.review(writer, options, coder, addition.rows)
-            retraining.catch_up(writer, options, coder, addition.threads, n)
-        writer.abort()
-    return ids
+        retraining.after_add(writer, options, coder, addition.rows, addition.threads, n, look=review)
 
 
 def _count_after(writer: Writer, addition: Addition) -> int:
@@ -158,8 +215,12 @@ def _count_after(writer: Writer, addition: Addition) -> int:
     return count
 
 
-def insert(writer: Writer, rows: NewRows, options: Options, *, upsert: bool, nested: bool = False) -> None:
-    """Insert rows in the open transaction."""
+def insert(
+    writer: Writer, rows: NewRows, options: Options, coder: Coder | None = None, *, upsert: bool, nested: bool = False
+) -> None:
+    """Insert rows, with codes of ``coder``, in the open transaction; None: rows that are there are written again."""
+    if coder is not None and writer.get(keys.META, keys.SUBSET) is not None:
+        subsets.choose(writer, coder, len(rows.codes))
     if rows.payloads is not None:
         writer.run(upgrade)  # older formats have no place for them
     writer.run(partial(_insert, options, rows, upsert), nested=nested)

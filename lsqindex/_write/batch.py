@@ -14,12 +14,11 @@ from .._compiled.gate import Block
 from .._storage.format.meta import Options
 from .._storage.lmdb.errors import lmdb_errors
 from .._storage.lmdb.writer import Writer
-from .._subsets import stored as subsets
 from ..encoders.coder import Coder
 from ..errors import BusyError, ClosedError, ForkedError
 from . import add as loader
 from . import retraining
-from .delete import delete, read_deletion
+from .delete import Deletion
 from .payloads import PayloadChange
 
 if TYPE_CHECKING:
@@ -90,8 +89,7 @@ class Batch(Block["Batch"]):
         addition = loader.Addition(options, vectors, ids, payloads, upsert=upsert, threads=threads)
         names = addition.named(writer.state.next_id)
         rows = addition.new_rows(names, *addition.encoded(coder))
-        subsets.choose(writer, coder, len(rows.codes))
-        loader.insert(writer, rows, addition.options, upsert=upsert, nested=True)
+        loader.insert(writer, rows, addition.options, coder, upsert=upsert, nested=True)
         return names
 
     def delete(self, ids: Any) -> int:
@@ -109,7 +107,10 @@ class Batch(Block["Batch"]):
         """
         writer = self._open()
         options, _ = self._opened(writer)
-        return delete(writer, options, read_deletion(ids, options.ids), nested=True)
+        deletion = Deletion(options, ids)
+        deletion.apply(writer, [deletion], nested=True)
+        deleted: int = deletion.result
+        return deleted
 
     def set_payloads(self, ids: Any, payloads: Any) -> None:
         """Replace payloads, as :meth:`Index.set_payloads` does.

@@ -259,6 +259,18 @@ def _rewrite(options: Options, old: Coder, new: Coder, most: int, threads: int, 
     return len(rows)
 
 
+def after_add(writer: Writer, options: Options, coder: Coder, added: Any, threads: int, n: int, *, look: bool) -> None:
+    """After ``n`` rows, the vectors ``added`` among them, were added: ``look``: a review is due. And rewrite.
+
+    What cannot be rewritten now (a full disk), later adds rewrite. No transaction is open before or after.
+    """
+    with Committed("the vectors were added"):
+        if look:
+            review(writer, options, coder, added)
+        catch_up(writer, options, coder, threads, n)
+    writer.abort()
+
+
 def after_batch(writer: Writer, opened: Callable[[Writer], tuple[Options, Coder]], added: int) -> None:
     """After a batch of ``added`` rows: train if there are enough vectors now, or again if they have changed.
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 
-from ..._compiled.gate import Gate
+from ..._compiled.gate import Changes, Gate
 from ...errors import BusyError, ClosedError, DamagedError
 from ..format.records import REMEDY
 from .errors import lmdb_errors
@@ -43,8 +43,9 @@ class Env:
         self.closed = False
         #: Inside: transactions, which the map must not move under. Alone: whoever moves it.
         self.gate = Gate()
-        #: Alone: the thread that writes.
+        #: Alone: the thread that writes. And what others want to have written, which it may do for them.
         self.turn = Gate()
+        self.changes = Changes()
         #: Raised whenever the path may lead to another file than before.
         self.opened = 0
         #: Raised whenever the map moves: all addresses known from before are void.

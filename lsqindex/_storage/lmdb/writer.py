@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import lmdb
 
-from ..._compiled.gate import Block, LockFile, Pass, WriteBlock, WriteTransaction, in_place, last_state
+from ..._compiled.gate import Block, Change, Group, LockFile, Pass, WriteBlock, WriteTransaction, in_place, last_state
 from ...errors import BusyError, LsqIndexError, ReadOnlyError, StorageError
 from ..format import keys
 from ..format.meta import FORMAT, State
@@ -57,15 +57,22 @@ class Writer(WriteTransaction):
     An operation that stops in the middle, at an error or an interrupt, leaves a transaction that can only be undone.
     """
 
-    def __init__(self, env: Env, wait: Wait, block: Block[Any]) -> None:
-        """Wait for the turn, as long as ``wait`` says; it lasts until ``block`` is left."""
+    def __init__(self, env: Env, wait: Wait, block: Block[Any], change: Change | None = None) -> None:
+        """Wait for the turn, as long as ``wait`` says; it lasts until ``block`` is left.
+
+        There is no turn, and nothing to write, if another thread has committed ``change`` by then (``change.done``).
+        """
         if env.pid != os.getpid():
             raise forked(env)
         if env.turn.mine:
             env.check_outside()
         seconds = None if wait is True else float(wait)
         end = None if seconds is None else time.monotonic() + seconds
-        if not block.hold(Pass(env.turn)).alone(seconds):
+        if change is not None:
+            block.hold(change).wait_in(env.changes)
+        if not block.hold(Pass(env.turn)).alone(seconds, change):
+            if change is not None and change.done:
+                return
             raise BusyError(f"{env.path}: another thread is writing; wait=True waits for it")
         if not env.private:
             _lock(env, block, end)
@@ -77,6 +84,8 @@ class Writer(WriteTransaction):
         self.env = env
         #: Inside the gate while a transaction is open: the map may not move under it.
         self.place = block.hold(Pass(env.gate))
+        #: What other threads want to have written, as far as this transaction does it.
+        self.together = block.hold(Group(env.changes, env.turn))
         self.state = State()
         #: The databases of this transaction, one that it made among them.
         self.dbs = {}
@@ -185,6 +194,7 @@ class Writer(WriteTransaction):
             raise StorageError(f"{self.env.path}: the transaction was interrupted; nothing was written, try again")
         if self.clean and self.state == self._before and number is None and not always:
             self.abort()  # nothing was changed
+            self.together.commit(None)
             return
         if self.state.format < FORMAT:
             self.run(upgrade)
@@ -196,7 +206,7 @@ class Writer(WriteTransaction):
                 record = self.state.to_record()
                 with lmdb_errors(self.env.path):
                     self.put(keys.META, keys.STATE, record)
-                    self.txn.commit()
+                    self.together.commit(self.txn)
                 self.file.dbs = self.dbs
                 # What the next transaction finds, unless another process comes first.
                 self.file.last_state = (record, copy.copy(self.state), self.dbs)
