@@ -43,8 +43,8 @@ def _codes(store: Store, coder: Coder, following: Coder | None) -> Iterator[str]
 
 def _payloads(store: Store) -> Iterator[str]:
     """What is wrong with payloads: each must be a mapping, and indexed fields must have its values."""
-    column, living, fields = store.payloads(), store.living(), store.options.fields
-    for first in range(0, len(living) if column is not None else 0, 1 << 12):
+    living, fields = store.living(), store.options.fields
+    for first in range(0, len(living) if store.state.payloads else 0, 1 << 12):
         rows = living[first : first + (1 << 12)]
         given = payloads_of(store, rows)
         stored = [store.field(number).gather(rows) for number in range(len(fields))]

@@ -116,11 +116,10 @@ class _Selecting:
 
     def _by_payload(self, condition: Condition, rows: RowNumbers) -> Flags:
         """Payload after payload."""
-        column = self._store.payloads()
-        if column is None:
+        if not self._store.state.payloads:
             return np.full(len(rows), condition.matches(None))
         answers: list[bool] = []
         for first in range(0, len(rows), tuning.PAYLOADS_AT_ONCE):
-            packed = column.gather(rows[first : first + tuning.PAYLOADS_AT_ONCE])
+            packed = self._store.payloads_of(rows[first : first + tuning.PAYLOADS_AT_ONCE])
             answers += [condition.matches(unpack(payload)) for payload in packed]
         return np.array(answers, np.bool_)

@@ -25,8 +25,7 @@ def vectors_of(store: Store, coder: Coder, rows: RowNumbers) -> NDArray[np.float
 
 def payloads_of(store: Store, rows: RowNumbers) -> list[Payload | None]:
     """The payloads of rows."""
-    column = store.payloads()
-    return [None] * len(rows) if column is None else [unpack(packed) for packed in column.gather(rows)]
+    return [unpack(packed) for packed in store.payloads_of(rows)]
 
 
 def found_payloads(store: Store, rows: NDArray[np.int64]) -> list[list[Payload | None]]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..errors import LsqIndexError
-from .format import deleted, keys, sorted_ids
+from .format import deleted, keys, large_payloads, sorted_ids
 from .format.columns import CHUNK_ROWS, Column, RowNumbers, ids_column
 from .format.meta import Options, check_format, read_training
 from .format.rows import Rows
@@ -38,6 +38,7 @@ def _problems(reader: Reader, options: Options) -> Iterator[str]:
     # What follows reads columns, so they must be sound.
     if not found and _try(found, partial(_deleted, store)):
         _try(found, partial(_sorted, store, options))
+        _try(found, partial(_large, store))
     yield from found
 
 
@@ -121,6 +122,9 @@ def _strangers(reader: Reader, store: Store) -> Iterator[str]:
                 fine = fine and not state.cells
             elif db == keys.CELLS:
                 fine = keys.is_cell(key) and state.cells > 0
+            elif db == keys.PAYLOADS and key.startswith(keys.large_prefix()):
+                number = keys.large_of(key)
+                fine = number is not None and number < state.next_large
             elif db == keys.IDS and key.startswith(keys.SORTED):
                 fine = True
             elif db == keys.CODES and key.startswith(b"d"):
@@ -129,6 +133,17 @@ def _strangers(reader: Reader, store: Store) -> Iterator[str]:
                 fine = key[:-4] in known and keys.row_of(key) < max(state.rows, state.staged_rows)
             if not fine:
                 yield f"{db.decode()}: unknown entry {key!r}"
+
+
+def _large(store: Store) -> Iterator[str]:
+    """Large payloads are sound, as many as the state says, and each is that of one row, living or written ahead."""
+    state = store.state
+    there = [] if keys.PAYLOADS not in store.source.dbs else list(large_payloads.numbers(store.source))
+    if len(there) != state.large:
+        yield f"large payloads: {len(there)} are stored, expected {state.large}"
+    wanted = store.large_payloads(store.living()) if state.payloads else []
+    if sorted([*wanted, *range(state.next_large - state.staged_large, state.next_large)]) != there:
+        yield "large payloads: they are not those that rows refer to"
 
 
 def _deleted(store: Store) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import Committed, DamagedError, IndexExistsError, NotAnIndexError, StorageError
-from .format import keys, sorted_ids
+from .format import keys, large_payloads, records, sorted_ids
 from .format.columns import Column, RowNumbers, rows_within
 from .format.meta import Options, read_training
 from .format.records import REMEDY
@@ -186,7 +186,7 @@ def _copy_meta(source: Reader | Writer, options: Options, derived: Derived | Non
     writer.put(keys.META, keys.ENCODER, bytes(source.get(keys.META, keys.ENCODER)))
     if derived is not None:
         writer.put(keys.META, keys.SUBSET, derived.to_record())
-    for name in ("next_id", "generation", "code_size", "head", "payloads"):
+    for name in ("next_id", "generation", "code_size", "head", "payloads", "next_large"):
         setattr(writer.state, name, getattr(source.state, name))
     _copy_training(source, writer)
 
@@ -209,7 +209,10 @@ def _copy_training(source: Reader | Writer, writer: Writer) -> None:
 
 def _copy_rows(source: Reader | Writer, columns: list[Column], first: int, rows: RowNumbers, writer: Writer) -> None:
     for column in columns:
-        column.append(writer, first, Rows(column, source).gather(rows))
+        values = Rows(column, source).gather(rows)
+        if column.kind == records.PAYLOADS and source.state.large:
+            large_payloads.copy(source, writer, values)
+        column.append(writer, first, values)
     writer.state.rows = writer.state.stored = writer.state.count = first + len(rows)
 
 

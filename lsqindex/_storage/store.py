@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DamagedError, DuplicateIdError, NoVectorsError, ParameterError, UnknownIdError
-from .format import deleted, keys, sorted_ids
+from .format import deleted, keys, large_payloads, sorted_ids
 from .format.columns import CHUNK_ROWS, Bytes, Column, RowNumbers, codes_column, codes_of, ids_column, vectors_column
 from .format.meta import MAX_ROWS, Options
 from .format.payload_columns import payload_columns
@@ -98,9 +98,19 @@ class Store:
             raise NoVectorsError("vectors: the index keeps none; create it with keep_vectors='float16'")
         return Rows.all(vectors_column(self.options.dim, kind), self.source)
 
-    def payloads(self) -> Rows | None:
-        """The payloads; None where no row has one."""
-        return Rows.all(payload_columns(0)[0], self.source) if self.state.payloads else None
+    def payloads_of(self, rows: RowNumbers) -> list[bytes]:
+        """The payloads of rows, as msgpack; nothing where a row has none."""
+        if not self.state.payloads:
+            return [b""] * len(rows)
+        stored = Rows.all(payload_columns(0)[0], self.source).gather(rows)
+        return large_payloads.read(self.source, stored) if self.state.large else stored
+
+    def large_payloads(self, rows: RowNumbers) -> list[int]:
+        """The numbers of the large payloads of rows."""
+        column, numbers = Rows(payload_columns(0)[0], self.source), []
+        for first in range(0, len(rows), CHUNK_ROWS):  # all payloads at once may be more than memory holds
+            numbers += large_payloads.references(column.gather(rows[first : first + CHUNK_ROWS]))
+        return numbers
 
     def field(self, number: int) -> Rows:
         """The values of an indexed field."""
@@ -178,7 +188,9 @@ class Store:
             self._begin_payloads()
         columns = [codes or codes_column(self.state), *self.columns()[1:]]
         values = [rows.codes, rows.ids, *([] if rows.vectors is None else [rows.vectors])]
-        payloads = rows.payloads or [[b""] * (end - first)] * (len(columns) - len(values))
+        payloads = [[b""] * (end - first)] * (len(columns) - len(values))
+        if rows.payloads is not None:
+            payloads = [large_payloads.put(self._writer, rows.payloads[0]), *rows.payloads[1:]]
         for column, own in zip(columns, (*values, *payloads), strict=True):
             column.append(self._writer, first, own)
         self.state.staged_rows = end
@@ -220,11 +232,13 @@ class Store:
         state, first, replaced = self.state, self.state.rows, plan.replaced
         sorted_ids.apply(self._writer, plan.changes)
         state.rows = first + plan.count
-        state.staged_rows = 0
+        state.staged_rows = state.staged_large = 0
         state.stored += plan.count
         state.count += plan.count - len(replaced)
         state.next_id = plan.next_id
         if len(replaced):
+            if state.large:
+                large_payloads.remove(self._writer, self.large_payloads(replaced))
             deleted.mark(self._writer, replaced)
         chunks = {*range(first // CHUNK_ROWS, state.rows // CHUNK_ROWS), *(replaced // CHUNK_ROWS).tolist()}
         return self._give_back(chunks, plan.count) if chunks else []
@@ -240,6 +254,8 @@ class Store:
         if not len(gone):
             return 0, []
         sorted_ids.apply(self._writer, changes)
+        if self.state.large:
+            large_payloads.remove(self._writer, self.large_payloads(gone))
         deleted.mark(self._writer, gone)
         self.state.count -= len(gone)
         return len(gone), self._give_back(set((gone // CHUNK_ROWS).tolist()), len(gone))
@@ -377,6 +393,7 @@ class Store:
         """Remove what an unfinished add or training left behind."""
         state = self.state
         if state.staged_rows:
+            large_payloads.remove_staged(self._writer)
             for column in self.columns():
                 column.truncate(self._writer, state.rows)
             state.staged_rows = 0

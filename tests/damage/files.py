@@ -125,6 +125,15 @@ def make_payloads(path: Path) -> None:
         index.set_payloads([3, 300], [{"lang": "fr"}, None])
 
 
+def make_large_payloads(path: Path) -> None:
+    """Large payloads beside small ones, some of them gone; an indexed field."""
+    with Index.create(path, dim=4, fields=["lang"], keep_vectors=None) as index:
+        given = [{"lang": "en", "text": "é" * size} for size in (3, 6_000, 9_990, 40_000, 6, 9_000)]
+        index.add(vectors(6, 4), payloads=given)
+        index.delete([3])
+        index.add(vectors(1, 4, 1), ids=[1], payloads=[{"lang": "vi", "text": "x" * 20_000}], upsert=True)
+
+
 def make_rewriting(path: Path) -> None:
     """Trained by itself, and again after other vectors came: two generations of codes, the second not finished."""
     with Index.create(path, dim=8, bits=32, keep_vectors="float16", iterations=2, train_size=800) as index:
@@ -145,5 +154,6 @@ VARIANTS: dict[str, Callable[[Path], None]] = {
     "few lists": make_few_lists,
     "cells": make_cells,
     "payloads": make_payloads,
+    "large payloads": make_large_payloads,
     "rewriting": make_rewriting,
 }

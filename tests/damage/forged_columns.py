@@ -104,6 +104,32 @@ def packed(rows: Sequence[bytes]) -> bytes:
     return np.cumsum([len(row) for row in rows], dtype="<u4").tobytes() + b"".join(rows)
 
 
+def forged_large(there: Entries) -> Iterator[tuple[str, Forgery]]:
+    """Large payloads that are not what their keys say, or that nobody refers to; references that lead nowhere."""
+    large = sorted(entry for entry in there if entry[0] == keys.PAYLOADS and entry[1][:1] == b"l")
+    first, second, value = large[0], large[1], there[large[0]]
+    for changes in ({"count": 2}, {"first": 77}, {"width": 1}, {"generation": 1}, {"head": 1}, {"kind": b"y"}):
+        yield f"large: {changes}", {first: again(value, **changes)}
+    yield "large: missing", {first: None}
+    yield "large: all missing", dict.fromkeys(large, None)
+    yield "large: exchanged", {first: there[second], second: value}
+    yield "large: empty", {first: again(value, b"")}
+    yield "large: no msgpack", {first: again(value, b"\xc1" * 20_000)}
+    yield "large: of another language", {first: again(value, body(value).replace(b"en", b"xx"))}
+    yield "large: one too many", {(keys.PAYLOADS, keys.large(0)): again(value, first=0)}
+    yield "large: one beyond", {(keys.PAYLOADS, keys.large(1 << 60)): again(value, first=1 << 60)}
+    yield "large: a key too long", {(keys.PAYLOADS, first[1] + b"x"): value}
+    column = (keys.PAYLOADS, b"y\0\0\0\0")
+    reference = b"\xc1" + first[1][1:]
+    stored = body(there[column])
+    assert reference in stored
+    for name, other in {"nowhere": b"\xc1" + bytes([9] * 8), "to another": b"\xc1" + second[1][1:]}.items():
+        yield f"large: refers {name}", {column: again(there[column], stored.replace(reference, other))}
+    yield "large: a reference without a number", {column: again(there[column], stored.replace(reference, b"\xc0" * 9))}
+    for changes in ({"large": 0}, {"large": 1}, {"large": 100, "next_large": 200}, {"next_large": 2}):
+        yield f"large: state {changes}", mapping(there, b"state", **changes)
+
+
 def forged_payloads(there: Entries) -> Iterator[tuple[str, Forgery]]:
     """Well-formed records with payloads that cannot be, or that are not those of the indexed fields."""
     for key in (b"y\0\0\0\0", b"y\0\0\1\xfc"):

@@ -182,6 +182,14 @@ def test_the_file_of_format_5_with_cells_opens_and_answers(opened: Callable[[str
         np.testing.assert_allclose(given[found.ids[:, 0]], given[names[::90]], atol=1)
 
 
+def test_the_file_of_format_6_with_large_payloads_opens_and_answers(opened: Callable[[str], Index]) -> None:
+    with opened("format6-large-payloads.lsq") as index:
+        assert index.check() == [] and index.stats()["format"] == 6
+        assert index.ids() == list("acde") and index.ids({"lang": "en"}) == ["e"]
+        texts = {"a": "số ", "c": "số " * 2_001, "d": "số " * 4_000, "e": "x" * 12_000}
+        assert {name: index.payloads(name)["text"] for name in texts} == texts
+
+
 def test_the_file_of_format_4_goes_on_with_its_rewriting(tmp_path: Path) -> None:
     path = tmp_path / "index.lsq"
     shutil.copyfile(FIXTURES / "format4-rewriting.lsq", path)
@@ -245,8 +253,9 @@ def plain(stored: dict[tuple[bytes, bytes], Any]) -> dict[tuple[bytes, bytes], A
         # As a file of an older format becomes one of this.
         if key == keys.OPTIONS:
             values = {**values, "format": meta.FORMAT, "fields": values.get("fields", [])}
-        if key == keys.STATE and number < 5:
-            came = ("listed", "relisted", "payloads", "next_generation", "next_size", "recoded", "cells", "next_cell")
+        if key == keys.STATE and number < meta.FORMAT:
+            came = ["listed", "relisted", "payloads", "next_generation", "next_size", "recoded", "cells", "next_cell"]
+            came += ["large", "next_large", "staged_large"]
             values = {**dict.fromkeys(came, 0), **values}
         found[db, key] = values
     return found

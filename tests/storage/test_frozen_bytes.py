@@ -7,7 +7,16 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from lsqindex._storage.format import columns, deleted, keys, meta, payload_columns, records, sorted_ids
+from lsqindex._storage.format import (
+    columns,
+    deleted,
+    keys,
+    large_payloads,
+    meta,
+    payload_columns,
+    records,
+    sorted_ids,
+)
 from lsqindex._storage.format.meta import Options, State, Training
 from lsqindex._subsets.multi_index import postings, tables
 
@@ -37,6 +46,8 @@ FROZEN_KEYS = [
     (keys.row(keys.vectors_prefix(), 0xFFFFFFFE), b"v\xff\xff\xff\xfe"),
     (keys.row(keys.payloads_prefix(), 508), b"y\0\0\1\xfc"),
     (keys.row(keys.field_prefix(0x0102), 4064), b"f\1\2\0\0\x0f\xe0"),
+    (keys.large_prefix(), b"l"),
+    (keys.large(258), b"l\0\0\0\0\0\0\1\2"),
     (keys.deleted(0), b"d\0\0\0\0"),
     (keys.deleted(258), b"d\0\0\1\2"),
     (keys.postings_prefix(), b"p"),
@@ -91,10 +102,10 @@ def test_a_record_is_frozen() -> None:
 def test_kinds_and_sizes_are_frozen() -> None:
     kinds = (records.META, records.CODES, records.IDS, records.SORTED, records.VECTORS, records.DELETED)
     assert (*kinds, records.POSTINGS) == (b"m", b"c", b"i", b"s", b"v", b"d", b"p")
-    assert (records.PAYLOADS, records.FIELD) == (b"y", b"f")
+    assert (records.PAYLOADS, records.FIELD, records.LARGE) == (b"y", b"f", b"l")
     assert (records.CELL, records.TAIL, records.CENTRE) == (b"k", b"t", b"e")
     assert (records.HEADER_SIZE, columns.BLOCK_ROWS, columns.CHUNK_ROWS) == (48, 32, 4064)
-    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 5)
+    assert (deleted.SEGMENT_ROWS, sorted_ids.BLOCK_IDS, keys.MAX_ID_BYTES, meta.FORMAT) == (65_024, 4064, 480, 6)
     assert (postings.UNIT_ROWS, postings.SEGMENT_ROWS, tables.TABLE_BITS, tables.MAX_TABLES) == (
         16_256,
         65_024,
@@ -103,6 +114,7 @@ def test_kinds_and_sizes_are_frozen() -> None:
     )
     limits = (payload_columns.MAX_PAYLOAD_BYTES, payload_columns.MAX_VALUE_BYTES, payload_columns.ABSENT)
     assert (*limits, meta.MAX_FIELDS) == (4_194_304, 65_536, 65_535, 256)
+    assert large_payloads.LARGE_BYTES == 10_000
 
 
 def test_the_databases_of_each_format_are_frozen() -> None:
@@ -110,7 +122,7 @@ def test_the_databases_of_each_format_are_frozen() -> None:
     assert keys.DATABASES_OF[1] == first
     assert keys.DATABASES_OF[2] == (*first, b"postings")
     assert keys.DATABASES_OF[3] == keys.DATABASES_OF[4] == (*first, b"postings", b"payloads")
-    assert keys.DATABASES_OF[5] == (*first, b"postings", b"payloads", b"cells")
+    assert keys.DATABASES_OF[5] == keys.DATABASES_OF[6] == (*first, b"postings", b"payloads", b"cells")
 
 
 @pytest.mark.parametrize(
@@ -219,6 +231,9 @@ def test_schemas_are_frozen() -> None:
         ("recoded", "int"),
         ("cells", "int"),
         ("next_cell", "int"),
+        ("large", "int"),
+        ("next_large", "int"),
+        ("staged_large", "int"),
     ]
     assert [(field.name, field.type) for field in fields(Training)] == [
         ("sampled", "int"),

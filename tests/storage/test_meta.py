@@ -13,7 +13,7 @@ import pytest
 
 from lsqindex import Index
 from lsqindex._storage.format import keys, meta
-from lsqindex._storage.format.meta import Options, State, Training
+from lsqindex._storage.format.meta import FORMAT, Options, State, Training
 from lsqindex._subsets import stored as subsets
 from lsqindex._subsets.multi_index.structure import MultiIndexStructure
 from lsqindex._subsets.multi_index.tables import Tables
@@ -28,7 +28,7 @@ NEXT = {"next_generation": 1, "next_size": 2, "next_head": 2, "recoded": 20}
 
 
 def options_record(**changes: Any) -> bytes:
-    values = {"program": "lsqindex", "format": 5, **msgpack.unpackb(OPTIONS.to_record()[48:])}
+    values = {"program": "lsqindex", "format": FORMAT, **msgpack.unpackb(OPTIONS.to_record()[48:])}
     return meta.pack({**values, **changes})
 
 
@@ -39,7 +39,7 @@ def test_options_and_state_go_there_and_back() -> None:
         assert State.from_record(state.to_record()) == state
     assert msgpack.unpackb(OPTIONS.to_record()[48:]) == {
         "program": "lsqindex",
-        "format": 5,
+        "format": FORMAT,
         "dim": 8,
         "metric": "l2",
         "ids": "int",
@@ -59,7 +59,7 @@ def test_options_of_an_older_format_have_no_fields(format_number: int) -> None:
         Options.from_record(meta.pack({**values, "fields": ["lang"]}))
 
 
-@pytest.mark.parametrize("format_number", [6, 7, 1 << 40])
+@pytest.mark.parametrize("format_number", [7, 8, 1 << 40])
 def test_options_of_a_newer_format_say_so(format_number: int) -> None:
     with pytest.raises(NewerFormatError, match="upgrade"):
         Options.from_record(options_record(format=format_number))
@@ -169,6 +169,10 @@ def test_options_without_a_field_are_refused(name: str) -> None:
         {"cells": 1},
         {"cells": -1, "next_cell": 1},
         {"cells": 1, "next_cell": 1 << 32},
+        {"large": 1, "next_large": 1, "payloads": 0},
+        {"large": 2, "next_large": 1, "payloads": 1},
+        {"large": 1, "next_large": 1, "payloads": 1, "staged_large": 2, "staged_rows": 100},
+        {"large": 1, "next_large": 1, "payloads": 1, "staged_large": 1, "staged_rows": 0},
     ],
 )
 def test_a_state_with_impossible_values_is_refused(changes: dict[str, Any]) -> None:
@@ -187,7 +191,10 @@ def test_a_state_without_a_field_is_refused(name: str) -> None:
 
 def test_a_state_of_an_older_format_is_read_as_one_without_what_came_later() -> None:
     values = msgpack.unpackb(STATE.to_record()[48:])
-    assert State.from_record(STATE.to_record()).format == STATE.format == 5
+    assert State.from_record(STATE.to_record()).format == STATE.format == FORMAT
+    del values["large"], values["next_large"], values["staged_large"]
+    fifth = State.from_record(meta.pack(values))
+    assert fifth == STATE and fifth.format == 5
     del values["cells"], values["next_cell"]
     fourth = State.from_record(meta.pack(values))
     assert fourth == STATE and fourth.format == 4
@@ -331,9 +338,9 @@ def put(path: Path, key: bytes, value: bytes) -> None:
 def test_a_file_of_a_newer_format_says_so(tmp_path: Path) -> None:
     path = tmp_path / "newer.lsq"
     shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
-    put(path, keys.OPTIONS, options_record(format=6))
+    put(path, keys.OPTIONS, options_record(format=7))
     for read_only in (False, True):
-        with pytest.raises(NewerFormatError, match=r"format 6.*upgrade"):
+        with pytest.raises(NewerFormatError, match=r"format 7.*upgrade"):
             Index.open(path, read_only=read_only)
     assert issubclass(NewerFormatError, NotAnIndexError)
 
@@ -342,7 +349,7 @@ def test_a_newer_format_is_told_even_where_the_state_has_changed_too(tmp_path: P
     """The version is looked at before anything whose shape depends on it."""
     path = tmp_path / "newer.lsq"
     shutil.copyfile(FIXTURES / "format1-trained.lsq", path)
-    put(path, keys.OPTIONS, options_record(format=6, cells=100))
+    put(path, keys.OPTIONS, options_record(format=7, cells=100))
     with lmdb.open(str(path), subdir=False, lib_version=0, max_dbs=16, map_size=1 << 24) as env:
         db = env.open_db(b"meta", create=False)
         with env.begin(write=True) as txn:

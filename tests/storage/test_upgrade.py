@@ -14,6 +14,7 @@ import pytest
 
 from lsqindex import Index, MultiIndex
 from lsqindex._storage.format import keys, meta
+from lsqindex._storage.format.meta import FORMAT
 from lsqindex._storage.lmdb.opening import OpenFile
 from lsqindex._storage.lmdb.writer import Writer
 from lsqindex._storage.store import Store
@@ -46,17 +47,17 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def formats(path: Path) -> tuple[int, int, int]:
     """The format that the options tell, that of the fields of the state, that of the databases that are there."""
     content = Content(path)
-    state = 1 + sum(name in content.state for name in ("listed", "payloads", "recoded", "cells"))
+    state = 1 + sum(name in content.state for name in ("listed", "payloads", "recoded", "cells", "large"))
     databases = len(content.entries)
-    return content.options["format"], state, databases - 3 if databases < 7 else 5
+    return content.options["format"], state, databases - 3 if databases < 7 else FORMAT
 
 
 def format_of(old: Path) -> int:
     return int(old.name[len("format")])
 
 
-#: (Format 4 brought no database, so it is told as 3 by those that are there.)
-NEWEST = (5, 5, 5)
+#: (Formats 4 and 6 brought no database: by those that are there, 4 is told as 3.)
+NEWEST = (FORMAT,) * 3
 
 
 def touch(index: Index) -> None:
@@ -117,7 +118,7 @@ def test_the_first_write_upgrades(write: str, old: Path) -> None:
     with Index.open(old) as index:
         count, before = len(index), Content(old)
         WRITES[write](index)
-        assert index.stats()["format"] == 5 and index.check() == []
+        assert index.stats()["format"] == FORMAT and index.check() == []
         more = {"add": 1, "add a payload": 1, "a payload in a batch": 2, "delete": -1}
         assert len(index) == count + more.get(write, 0)
         after = Content(old)
@@ -125,10 +126,10 @@ def test_the_first_write_upgrades(write: str, old: Path) -> None:
         if format_of(old) == 1:
             listed = after.state["rows"] if write == "set_subset" and index.is_trained else 0
             assert after.state["listed"] == listed and list(after.blocks()) == [0] * bool(listed)
-        assert {**before.options, "format": 5, "fields": []} == after.options
+        assert {**before.options, "format": FORMAT, "fields": []} == after.options
         assert len(index.ids({"lang": "en"})) == ("payload" in write)
     with Index.open(old) as index:
-        assert index.check() == [] and index.stats()["format"] == 5
+        assert index.check() == [] and index.stats()["format"] == FORMAT
         assert len(index.ids({"lang": "en"})) == ("payload" in write)
 
 
@@ -199,7 +200,7 @@ def test_an_upgrade_when_the_map_is_full(key: bytes, write: str, old: Path, monk
     put = Writer.put
 
     def once_full(writer: Writer, db: bytes, name: bytes, value: bytes) -> None:
-        if name.startswith(key) and not full and writer._before.format < 5 and not writer.env.private:
+        if name.startswith(key) and not full and writer._before.format < FORMAT and not writer.env.private:
             full.append(writer.state.rows)
             raise lmdb.MapFullError("full")
         put(writer, db, name, value)
@@ -226,10 +227,10 @@ def see_an_upgrade(writing: Index, reading: Index, snapshot: Any) -> None:
     number, count = snapshot.state.format, len(reading)
     assert snapshot.dbs.keys() == set(keys.DATABASES_OF[number]) and reading.payloads(reading.ids()[:1]) == [None]
     add_payload(writing)
-    assert reading.check() == [] and reading.stats()["format"] == 5 and len(reading.ids({"lang": "en"})) == 1
+    assert reading.check() == [] and reading.stats()["format"] == FORMAT and len(reading.ids({"lang": "en"})) == 1
     assert snapshot.state.format == number and snapshot.dbs.keys() == set(keys.DATABASES_OF[number])
     store = Store(snapshot, reading._options)
-    assert store.payloads() is None and len(store.living()) == count
+    assert not snapshot.state.payloads and len(store.living()) == count
     assert (subsets.read(snapshot) is None) == (number == 1)
 
 
@@ -263,12 +264,12 @@ def test_the_first_write_upgrades_format_3(write: str, third: Path, monkeypatch:
                     WRITES[write](index)
         assert Content(third).entries == entries and formats(third) == (3, 3, 3) and index.stats()["format"] == 3
         WRITES[write](index)
-        assert formats(third) == NEWEST and {**options, "format": 5} == Content(third).options
+        assert formats(third) == NEWEST and {**options, "format": FORMAT} == Content(third).options
         for one in (index, reading):
-            assert one.check() == [] and one.stats()["format"] == 5
+            assert one.check() == [] and one.stats()["format"] == FORMAT
             assert one.payloads(names[1:]) == payloads[1:] if write != "delete" else names[0] not in one
     with Index.open(third) as index:
-        assert index.check() == [] and index.stats()["format"] == 5
+        assert index.check() == [] and index.stats()["format"] == FORMAT
 
 
 def forge(path: Path, change: Callable[[Any, dict[bytes, Any]], None]) -> None:
@@ -326,7 +327,7 @@ def with_kept(txn: Any, dbs: dict[bytes, Any], layout: str) -> None:
     txn.put(b"options", meta.pack({**options, "keep_vectors": layout}), db=dbs[keys.META])
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
 def test_a_state_of_an_older_format_in_a_file_of_this_one_is_noticed(number: int, path: Path) -> None:
     def older_state(txn: Any, dbs: dict[bytes, Any]) -> None:
         state = msgpack.unpackb(txn.get(b"state", db=dbs[keys.META])[48:])
@@ -335,8 +336,9 @@ def test_a_state_of_an_older_format_in_a_file_of_this_one_is_noticed(number: int
             3: ("payloads",),
             4: ("next_generation", "next_size", "next_head", "recoded"),
             5: ("cells", "next_cell"),
+            6: ("large", "next_large", "staged_large"),
         }
-        for name in [name for later in range(number + 1, 6) for name in since[later]]:
+        for name in [name for later in range(number + 1, 7) for name in since[later]]:
             del state[name]
         txn.put(b"state", meta.pack(state), db=dbs[keys.META])
 
@@ -383,7 +385,7 @@ def test_a_database_of_lists_in_a_file_of_format_1_is_damage(tmp_path: Path) -> 
         assert index.check() == [] and index.stats()["format"] == 1
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
 def test_a_version_of_this_package_that_knows_older_formats_only_is_told_so(number: int, path: Path) -> None:
     """What it would do: refuse the number, before anything whose shape depends on it."""
     with create(path, 10):
@@ -391,5 +393,5 @@ def test_a_version_of_this_package_that_knows_older_formats_only_is_told_so(numb
     record = Content(path).entries[keys.META][b"options"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(meta, "FORMAT", number)
-        with pytest.raises(NewerFormatError, match="format 5"):
+        with pytest.raises(NewerFormatError, match="format 6"):
             meta.check_format(record)

@@ -17,6 +17,7 @@
     cells      "z" generation:4                  the codes of all centres
     payloads   "y" row:4                         payloads from that row on
     payloads   "f" field:2 row:4                 values of an indexed field from that row on
+    payloads   "l" number:8                      a large payload
 
 Numbers are big-endian, so that LMDB's order of bytes is the order of numbers. The first block of sorted
 ids has the key "s" alone and so comes before every id.
@@ -33,7 +34,7 @@ PAYLOADS, CELLS = b"payloads", b"cells"
 #: All of them, in the order in which formats brought them.
 DATABASES = (META, CODES, IDS, VECTORS, POSTINGS, PAYLOADS, CELLS)
 #: The databases of a file, by its format.
-DATABASES_OF = {1: DATABASES[:4], 2: DATABASES[:5], 3: DATABASES[:6], 4: DATABASES[:6], 5: DATABASES}
+DATABASES_OF = {1: DATABASES[:4], 2: DATABASES[:5], 3: DATABASES[:6], 4: DATABASES[:6], 5: DATABASES, 6: DATABASES}
 
 OPTIONS, STATE, ENCODER, SUBSET = b"options", b"state", b"encoder", b"subset"
 #: The last automatic training, and what belongs to the next generation of codes while that is being written.
@@ -74,6 +75,21 @@ def field_prefix(number: int) -> bytes:
 def field_of(prefix: bytes) -> int:
     """The number of an indexed field, from its prefix."""
     return int(struct.unpack(">H", prefix[1:3])[0])
+
+
+def large_prefix() -> bytes:
+    """All large payloads."""
+    return b"l"
+
+
+def large(number: int) -> bytes:
+    """A large payload, by its number."""
+    return b"l" + struct.pack(">Q", number)
+
+
+def large_of(key: bytes) -> int | None:
+    """The number of a large payload, from its key; None where it is none."""
+    return int(struct.unpack(">Q", key[1:])[0]) if len(key) == 9 and key[:1] == b"l" else None
 
 
 def rows(prefix: bytes) -> Callable[[int], bytes]:

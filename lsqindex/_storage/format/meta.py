@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from ..lmdb.writer import Writer
 
 #: The version of the file's format. docs/format.md describes it; a reader refuses a newer one, and reads older ones.
-FORMAT = 5
+FORMAT = 6
 
-#: Fields of the state that came with a format: posting lists, payloads, codes that are rewritten step by step, cells.
+#: Fields of the state that came with a format: posting lists, payloads, codes that are rewritten step by step, cells,
+#: large payloads.
 _SINCE = {
     2: ("listed", "relisted"),
     3: ("payloads",),
     4: ("next_generation", "next_size", "next_head", "recoded"),
     5: ("cells", "next_cell"),
+    6: ("large", "next_large", "staged_large"),
 }
 
 MAX_ROWS = (1 << 32) - 2
@@ -127,6 +129,11 @@ class State:
     #: How many cells there are, and the number that the next one gets: numbers are given once.
     cells: int = 0
     next_cell: int = 0
+    #: How many large payloads there are, and the number that the next one gets: numbers are given once. The last so
+    #: many are of rows that are written ahead.
+    large: int = 0
+    next_large: int = 0
+    staged_large: int = 0
 
     # The format of the file, which the fields there are tell; no field itself.
     format = FORMAT
@@ -160,6 +167,9 @@ class State:
             or state.listed > state.rows
             or state.payloads > 1
             or not state.cells <= state.next_cell < 1 << 32
+            or not state.staged_large <= state.large <= state.next_large
+            or (state.large and not state.payloads)
+            or (state.staged_large and not state.staged_rows)
             or not state._next_sound()
         ):
             raise DamagedError(f"state: impossible values; {records.REMEDY}")
