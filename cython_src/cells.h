@@ -243,7 +243,7 @@ static int lsq_cells_compare(const lsq_cells_plan *plan, lsq_cells_work *work, l
             int64_t record = lsq_record(&plan->kept->column, work->rows[i]);
             if (record >= 0 && !plan->verified[record]) return LSQ_UNVERIFIED;
         }
-        if (lsq_rerank(plan->exact_level, plan->kept->kind, plan->metric, &plan->kept->column, plan->dim, &work->target,
+        if (plan->rerank(plan->kept->kind, plan->metric, &plan->kept->column, plan->dim, &work->target,
                        work->rows, n, work->exact) >= 0)
             return LSQ_NO_VECTOR;
     } else if (!lsq_distances(plan->level, &plan->codes, plan->nibbles, work->values, work->bias, work->rows, n, work->lookups,

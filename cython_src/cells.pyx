@@ -23,6 +23,7 @@ cdef extern from "cells.h" nogil:
     int LSQ_COSINE
     double LSQ_SMALL
     int LSQ_TABLES_AT_ONCE
+    ctypedef void (*lsq_rerank)()
     ctypedef struct lsq_linear:
         int64_t dim
     ctypedef struct lsq_vectors:
@@ -61,7 +62,7 @@ cdef extern from "cells.h" nogil:
         const uint8_t *verified
         int metric
         int level
-        int exact_level
+        lsq_rerank rerank
         int all
         lsq_ids ids
         int64_t k
@@ -185,7 +186,8 @@ cdef class Prepared:
                 raise ValueError("cells: the kept vectors do not fit")
             self.plan.row_size = dim * lsq_number_size(self.plan.kept.kind) + lsq_scale_size(self.plan.kept.kind)
             self.plan.verified = &verified[0] if verified.shape[0] else NULL
-        self.plan.metric, self.plan.level, self.plan.exact_level = metric, encoding.simd_level_number(), exact.level()
+        self.plan.metric, self.plan.level = metric, encoding.simd_level_number()
+        self.plan.rerank = <lsq_rerank>PyCapsule_GetPointer(exact.rerank(), "lsq_rerank")
         self.plan.ids.column, self.plan.ids.strings = column_of(ids[0], ids[1], ids[2]), strings
         self.plan.k, self.plan.limit, self.plan.probes, self.plan.depth = k, float_limit(limit), probes, depth
         self.plan.reach, self.plan.slope, self.plan.tau, self.plan.misses, self.plan.lost = rule

@@ -12,6 +12,7 @@
 #include "hits.h"
 #include "nearest.h"
 #include "quantize.h"
+#include "rerank.h"
 #include "seen.h"
 #include "tables.h"
 
@@ -40,7 +41,8 @@ typedef struct {
     const lsq_vectors *kept;  /* what rows are compared with; NULL: with the distances of their codes */
     int64_t row_size;         /* bytes of a kept vector */
     const uint8_t *verified;  /* for each record of kept vectors */
-    int metric, level, exact_level;
+    int metric, level;
+    lsq_rerank rerank; /* compares rows exactly */
     int all; /* every row that a cell names may be found */
     lsq_ids ids;
     int64_t k;

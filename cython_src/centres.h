@@ -145,7 +145,7 @@ static int lsq_cells_order(const lsq_cells_plan *plan, lsq_cells_work *work, int
     work->reached = high;
     /* Centres have the length 1 where only directions count. */
     const int cosine = plan->metric == LSQ_COSINE;
-    if (lsq_rerank(plan->exact_level, LSQ_FLOAT16, cosine ? LSQ_IP : plan->metric, &plan->cells.centres, plan->dim, &work->target,
+    if (plan->rerank(LSQ_FLOAT16, cosine ? LSQ_IP : plan->metric, &plan->cells.centres, plan->dim, &work->target,
                    work->chosen + old, ordered - old, work->distances + old) >= 0)
         return LSQ_NO_VECTOR;
     const float length = cosine && work->target.square > 0 ? (float)sqrt(work->target.square) : 1;

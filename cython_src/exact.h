@@ -139,16 +139,21 @@ typedef struct { const float *numbers; double square; } lsq_target;
 
 LSQ_INLINE int64_t lsq_padded(int64_t dim) { return (dim + LSQ_WIDE - 1) / LSQ_WIDE * LSQ_WIDE; }
 
+/* The sum of the squares of a query. */
+static double lsq_query_square(const float *numbers, int64_t dim) {
+    return lsq_sum_portable(LSQ_FLOAT32, LSQ_COSINE, numbers, (const uint8_t *)numbers, 1, dim).square;
+}
+
 /* `room` is for lsq_padded(dim) numbers. */
 static lsq_target lsq_target_of(int metric, const float *query, int64_t dim, float *room) {
     lsq_target target = {room, 0};
     memcpy(room, query, (size_t)dim * sizeof(float));
     for (int64_t i = dim; i % LSQ_WIDE; i++) room[i] = 0;
     if (metric == LSQ_L2) return target;
-    target.square = lsq_sum_portable(LSQ_FLOAT32, LSQ_COSINE, room, (const uint8_t *)room, 1, dim).square;
+    target.square = lsq_query_square(room, dim);
     if (metric == LSQ_COSINE && target.square < LSQ_SMALL) {
         for (int64_t i = 0; i < dim; i++) room[i] *= LSQ_LIFT;
-        target.square = lsq_sum_portable(LSQ_FLOAT32, LSQ_COSINE, room, (const uint8_t *)room, 1, dim).square;
+        target.square = lsq_query_square(room, dim);
     }
     return target;
 }

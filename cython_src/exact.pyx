@@ -27,7 +27,7 @@ from lsqindex._compiled import encoding
 
 
 cdef extern from "exact.h" nogil:
-    int LSQ_FLOAT32, LSQ_FLOAT16, LSQ_INT8, LSQ_SCALED_FLOAT16, LSQ_L2, LSQ_IP, LSQ_COSINE
+    int LSQ_FLOAT32, LSQ_FLOAT16, LSQ_INT8, LSQ_SCALED_FLOAT16, LSQ_L2, LSQ_IP, LSQ_COSINE, LSQ_LEVELS
     ctypedef struct lsq_target:
         pass
     int lsq_converts_halves()
@@ -35,8 +35,9 @@ cdef extern from "exact.h" nogil:
     lsq_target lsq_target_of(int metric, const float *query, int64_t dim, float *room)
 
 cdef extern from "rerank.h" nogil:
-    int64_t lsq_rerank(int level, int kind, int metric, const lsq_column *column, int64_t dim, const lsq_target *query,
-                       const uint32_t *rows, int64_t n, float *out)
+    ctypedef int64_t (*lsq_rerank)(int kind, int metric, const lsq_column *column, int64_t dim, const lsq_target *query,
+                                   const uint32_t *rows, int64_t n, float *out)
+    lsq_rerank lsq_rerank_at(int level)
 
 cdef extern from "compare.h" nogil:
     ctypedef struct lsq_vectors:
@@ -72,9 +73,16 @@ cdef int _level() except -1:
     return encoding.simd_level_number() if _HALVES else 0
 
 
-def level():
-    """The number of the instruction set that compares vectors here, for other extensions."""
-    return _level()
+cdef object _capsule(int level):
+    return PyCapsule_New(<void *>lsq_rerank_at(level), "lsq_rerank", NULL)
+
+
+cdef list _RERANK = [_capsule(level) for level in range(LSQ_LEVELS)]
+
+
+def rerank():
+    """What compares rows here, for other extensions: a capsule with the address of the function."""
+    return _RERANK[_level()]
 
 
 cdef int _kind(name) except -1:
@@ -97,7 +105,8 @@ def distances(const uint32_t[::1] starts not None, const uint32_t[::1] counts no
 
     LookupError for a row that no record holds.
     """
-    cdef int level = _level(), layout = _kind(kind), how = _metric(metric)
+    cdef int layout = _kind(kind), how = _metric(metric)
+    cdef lsq_rerank compare = lsq_rerank_at(_level())
     cdef int64_t nq = queries.shape[0], total = rows.shape[0], q, at = 0, missing = -1
     cdef lsq_column column = column_of(starts, counts, addresses)
     cdef lsq_target query
@@ -119,7 +128,7 @@ def distances(const uint32_t[::1] starts not None, const uint32_t[::1] counts no
         for q in range(nq):
             if found[q]:
                 query = lsq_target_of(how, &queries[q, 0], dim, &room[0])
-                missing = lsq_rerank(level, layout, how, &column, dim, &query, &rows[at], found[q], &to[at])
+                missing = compare(layout, how, &column, dim, &query, &rows[at], found[q], &to[at])
                 if missing >= 0:
                     break
                 at += found[q]

@@ -26,11 +26,16 @@ LSQ_INLINE void lsq_prefetch_row(const lsq_column *column, int64_t width, uint32
     if (record >= 0) lsq_prefetch(lsq_payload(column, record) + (uint64_t)(row - column->starts[record]) * (uint64_t)width, width);
 }
 
-/* The distances of `n` rows from a query. `missing`: the position of a row that no record holds, or -1. */
+/* The distances of `n` rows from a query. The position of a row that no record holds, or -1. */
+typedef int64_t (*lsq_rerank)(int kind, int metric, const lsq_column *column, int64_t dim, const lsq_target *query,
+                              const uint32_t *rows, int64_t n, float *out);
+
+/* One such function for each instruction set. They are large (12 loops each, by kind and metric): only exact.pyx has them
+ * compiled in, and tells other modules where they are. */
 #define LSQ_RERANK(name, target, ROW)                                                                                  \
-    target LSQ_INLINE void name##_of(int kind, int metric, const lsq_column *column, int64_t dim,                      \
-                                     const lsq_target *query, const uint32_t *rows, int64_t n, float *out,             \
-                                     int64_t *missing) {                                                               \
+    target LSQ_INLINE void name##_each_of(int kind, int metric, const lsq_column *column, int64_t dim,                 \
+                                          const lsq_target *query, const uint32_t *rows, int64_t n, float *out,        \
+                                          int64_t *missing) {                                                          \
         const uint8_t *places[LSQ_ROWS_AHEAD];                                                                         \
         int64_t width = dim * lsq_number_size(kind) + lsq_scale_size(kind);                                            \
         for (int64_t i = 0; i < n + LSQ_ROWS_AHEAD; i++) {                                                             \
@@ -49,27 +54,27 @@ LSQ_INLINE void lsq_prefetch_row(const lsq_column *column, int64_t width, uint32
         }                                                                                                              \
         *missing = -1;                                                                                                 \
     }                                                                                                                  \
-    LSQ_BY_KIND(name, target,                                                                                          \
+    LSQ_BY_KIND(name##_each, target,                                                                                   \
                 (const lsq_column *column, int64_t dim, const lsq_target *query, const uint32_t *rows, int64_t n,      \
                  float *out, int64_t *missing),                                                                        \
-                column, dim, query, rows, n, out, missing)
+                column, dim, query, rows, n, out, missing)                                                             \
+    static int64_t name(int kind, int metric, const lsq_column *column, int64_t dim, const lsq_target *query,          \
+                        const uint32_t *rows, int64_t n, float *out) {                                                 \
+        int64_t missing;                                                                                               \
+        name##_each(kind, metric, column, dim, query, rows, n, out, &missing);                                         \
+        return missing;                                                                                                \
+    }
 LSQ_RERANK(lsq_rerank_portable, , lsq_row_portable)
 #if LSQ_X86
 LSQ_RERANK(lsq_rerank_avx2, LSQ_TARGET_HALVES, lsq_row_avx2)
 #endif
 
-static int64_t lsq_rerank(int level, int kind, int metric, const lsq_column *column, int64_t dim, const lsq_target *query,
-                          const uint32_t *rows, int64_t n, float *out) {
-    int64_t missing;
+static inline lsq_rerank lsq_rerank_at(int level) {
 #if LSQ_X86
-    if (level != LSQ_PORTABLE) {
-        lsq_rerank_avx2(kind, metric, column, dim, query, rows, n, out, &missing);
-        return missing;
-    }
+    if (level != LSQ_PORTABLE) return lsq_rerank_avx2;
 #endif
     (void)level;
-    lsq_rerank_portable(kind, metric, column, dim, query, rows, n, out, &missing);
-    return missing;
+    return lsq_rerank_portable;
 }
 
 #endif

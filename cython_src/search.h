@@ -46,7 +46,8 @@ enum { LSQ_SHORT = 1, LSQ_CROWDED = 2 };
 
 typedef struct {
     const lsq_prepared *all;
-    int level, exact_level;
+    int level;
+    lsq_rerank rerank; /* compares rows exactly */
     int64_t nq, parts;
     const float *queries, *values, *bias;
     float *own, *numbers; /* tables that were made here; the targets' numbers */
@@ -302,7 +303,7 @@ static int lsq_search_compare(const lsq_search *s, int64_t part) {
     const int64_t total = kept ? s->firsts[s->some] : 0, first = part * total / s->parts, last = (part + 1) * total / s->parts;
     for (int64_t i = 0; kept && i < s->some; i++) {
         int64_t from = s->firsts[i] > first ? s->firsts[i] : first, to = s->firsts[i + 1] < last ? s->firsts[i + 1] : last;
-        if (from < to && lsq_rerank(s->exact_level, kept->kind, s->all->metric, &kept->column, kept->dim,
+        if (from < to && s->rerank(kept->kind, s->all->metric, &kept->column, kept->dim,
                                     &s->targets[s->todo[s->at + i]], s->rows + from, to - from, s->exact + from) >= 0)
             return LSQ_NO_VECTOR;
     }

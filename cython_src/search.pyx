@@ -24,6 +24,7 @@ cdef extern from "answer.h" nogil:
     void lsq_answer_write(const lsq_answer *answer, int64_t k, float least, int64_t *ids, float *distances, int64_t *rows)
 
 cdef extern from "search.h" nogil:
+    ctypedef void (*lsq_rerank)()
     ctypedef struct lsq_linear:
         int64_t dim
     ctypedef struct lsq_vectors:
@@ -53,7 +54,7 @@ cdef extern from "search.h" nogil:
     ctypedef struct lsq_search:
         const lsq_prepared *all
         int level
-        int exact_level
+        lsq_rerank rerank
         int64_t nq
         int64_t parts
         const float *queries
@@ -188,7 +189,8 @@ cdef class Search:
         self._prepared, self._arrays = prepared, (queries, values, bias)
         self.search.all, self.search.nq, self.search.parts = &prepared.all, nq, parts
         self.search.queries = &queries[0, 0]
-        self.search.level, self.search.exact_level = encoding.simd_level_number(), exact.level()
+        self.search.level = encoding.simd_level_number()
+        self.search.rerank = <lsq_rerank>PyCapsule_GetPointer(exact.rerank(), "lsq_rerank")
         with nogil:
             ended = lsq_search_begin(&self.search, lifted)
         _check(ended)

@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-def level() -> int: ...
+def rerank() -> object: ...
 def distances(
     starts: NDArray[np.uint32],
     counts: NDArray[np.uint32],

@@ -227,7 +227,7 @@ static int cells(int level, uint32_t rows, int64_t dim, int64_t count, int metri
     lsq_vectors kept = {{&start, &rows, &kept_at, 1}, LSQ_FLOAT32, dim, 0, {NULL, 0, 1, NULL, 0}};
     lsq_cells_plan plan = {.nibbles = (int)numbers[4], .fresh = (uint32_t)numbers[5], .there = there, .chunks = 1,
                            .chunk_rows = 1u << 30, .lookups = size, .dim = dim, .kept = numbers[6] ? &kept : NULL,
-                           .row_size = 4 * dim, .metric = metric, .level = level, .exact_level = level, .k = numbers[7],
+                           .row_size = 4 * dim, .metric = metric, .level = level, .rerank = lsq_rerank_at(level), .k = numbers[7],
                            .limit = INFINITY, .reach = rule[0], .slope = rule[1], .tau = rule[2], .misses = rule[3],
                            .lost = rule[4], .probes = numbers[8], .depth = numbers[9]};
     plan.codes = (lsq_codes){{&start, &rows, &at, 1}, width, head, {fields, places, places + fields, places + 2 * fields + 1},
@@ -280,7 +280,7 @@ int main(int count, char **arguments) {
             for (size_t i = 0; i < n; i++) numbers[i] = (uint32_t)(n - 1 - i);
             lsq_column column = {&start, &rows, &address, 1};
             lsq_target target = lsq_target_of(head[4], query, (int64_t)m, room);
-            if (lsq_rerank(level, head[3], head[4], &column, (int64_t)m, &target, numbers, (int64_t)n, out) >= 0) return 3;
+            if (lsq_rerank_at(level)(head[3], head[4], &column, (int64_t)m, &target, numbers, (int64_t)n, out) >= 0) return 3;
             fwrite(out, 4, n, stdout);
         } else if (head[0] == 7) {
             if (!compare(level, head[4], (uint32_t)n, (int64_t)m, (int64_t)a)) return 6;
