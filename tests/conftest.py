@@ -1,11 +1,17 @@
 """What pytest must not collect, and what several test files need."""
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+# Hundreds of tests start a Python that imports the package. Where bytecode must not be stored beside the sources, each
+# would compile all of it again: so it is stored elsewhere.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / "build" / "bytecode")
 
 #: Scripts that tests start.
 collect_ignore = ["crash", "damage"]

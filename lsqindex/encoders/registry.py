@@ -10,11 +10,14 @@ import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib import metadata
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import DuplicateEncoderError, ParameterError, PluginError, UnknownEncoderError
 from .base import Encoder, constructor_names
+
+# Imported where plugins are asked for: it would cost every start some milliseconds.
+if TYPE_CHECKING:
+    from importlib import metadata
 
 ENTRY_POINT_GROUP = "lsqindex.encoders"
 
@@ -199,6 +202,8 @@ def make_encoder(encoder: str | Encoder, **parameters: Any) -> Encoder:
 
 def distribution_of(cls: type[Encoder]) -> tuple[str, str]:
     """Name and version of the installed distribution that an encoder comes from; ("", "") if there is none."""
+    from importlib import metadata
+
     top = cls.__module__.partition(".")[0]
     for point in _entry_points():
         if point.name == cls.name and point.dist is not None and point.value.partition(":")[0] == cls.__module__:
@@ -210,10 +215,14 @@ def distribution_of(cls: type[Encoder]) -> tuple[str, str]:
 @cache
 def _packages() -> Mapping[str, list[str]]:
     """Top-level package → distributions; reads every installed file list, so once is enough."""
+    from importlib import metadata
+
     return metadata.packages_distributions()
 
 
 def _entry_points() -> metadata.EntryPoints:
+    from importlib import metadata
+
     return metadata.entry_points(group=ENTRY_POINT_GROUP)
 
 

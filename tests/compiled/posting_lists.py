@@ -17,7 +17,7 @@ from lsqindex._storage.format.columns import Column
 from lsqindex.testing import reference
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
-many = settings(max_examples=10_000 if LONG else 120, deadline=None)
+many = settings(max_examples=10_000 if LONG else 60, deadline=None)
 SPAN, MOST_BITS = 65_024, 20
 Bytes = NDArray[np.uint8]
 

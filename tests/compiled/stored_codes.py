@@ -20,7 +20,7 @@ from lsqindex.encoders.layout import Tables, field_bits
 from lsqindex.testing import reference
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
-many = settings(max_examples=20_000 if LONG else 200, deadline=None)
+many = settings(max_examples=20_000 if LONG else 100, deadline=None)
 Answer = list[tuple[list[int], list[int]]]
 Metric = Literal["l2", "cosine", "ip"]
 Distance = Literal["asymmetric", "symmetric"]

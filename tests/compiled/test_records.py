@@ -23,7 +23,7 @@ from lsqindex._storage.format import columns, records
 from lsqindex._storage.lmdb import pages
 
 LONG = os.environ.get("LSQINDEX_LONG") == "1"
-EXAMPLES = 1_000 if LONG else 100
+EXAMPLES = 1_000 if LONG else 60
 
 # -- checksums ------------------------------------------------------------------------------------
 

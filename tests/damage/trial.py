@@ -176,7 +176,7 @@ def refuse(path: str) -> None:
     raise AssertionError("it was opened")
 
 
-#: What is tried with a forged file. Where check() has noticed the forgery, the short form tries a third, in turn.
+#: What is tried with a forged file. Where check() has noticed the forgery, the short form tries a fifth, in turn.
 USES = ("ask", "get", "add", "delete", "check", "train", "compact", "ask", "check")
 
 
@@ -237,7 +237,7 @@ def used(path: Path, dim: int, number: int) -> str:
         early = bool(noticed)
         if early and not noticed[0].startswith("check"):
             return f"noticed by {noticed[0]}"  # it cannot even be opened
-        for what in USES[number % 3 :: 3] if early and not LONG else USES:
+        for what in USES[number % 5 :: 5] if early and not LONG else USES:
             attempt(what)
     except Exception as error:
         trace = error.__traceback__

@@ -160,7 +160,7 @@ def index_of(stored: list[Any], indexed: tuple[str, ...]) -> Index:
 
 
 @settings(
-    max_examples=5_000 if LONG else 100,
+    max_examples=5_000 if LONG else 60,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     derandomize=True,

@@ -190,7 +190,7 @@ def test_what_was_acknowledged_outlives_kills(case: str, writers: Writers, monke
         monkeypatch.setattr(postings, "UNIT_ROWS", small["unit_rows"])
         monkeypatch.setattr(postings, "SEGMENT_ROWS", 4 * small["unit_rows"])
     chance = random.Random(f"{case} 1")
-    rounds = 60 if LONG else 8
+    rounds = 60 if LONG else 6
     kills = hits = listed = unfinished = 0
     log = Log(writers.log)
     # (Where posting lists are the point, until there were some; likewise codes that are being rewritten, and cells that

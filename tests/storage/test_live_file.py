@@ -104,11 +104,11 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("use", "times", "first_map"),
     [
-        ("open", 100_000 if LONG else 600, 1 << 30),
-        ("open", 10_000 if LONG else 300, 1),  # the map is as large as the file is when it is opened
-        ("check", 5_000 if LONG else 50, 1 << 30),
-        ("save", 1_000 if LONG else 20, 1 << 30),
-        ("compact", 1_000 if LONG else 20, 1 << 30),
+        ("open", 100_000 if LONG else 300, 1 << 30),
+        ("open", 10_000 if LONG else 150, 1),  # the map is as large as the file is when it is opened
+        ("check", 5_000 if LONG else 25, 1 << 30),
+        ("save", 1_000 if LONG else 10, 1 << 30),
+        ("compact", 1_000 if LONG else 10, 1 << 30),
     ],
 )
 def test_no_false_alarm_while_another_process_writes(folder: Path, use: str, times: int, first_map: int) -> None:

@@ -82,7 +82,7 @@ def told(story: dict[str, Any]) -> tuple[Index, Plain, Any]:
     return index, plain, None if story["filter"] is None else ids[story["filter"]]
 
 
-@settings(max_examples=2_500 if LONG else 100, deadline=None)
+@settings(max_examples=2_500 if LONG else 60, deadline=None)
 @given(stories())
 def test_scores_and_order_are_those_of_the_paper(story: dict[str, Any]) -> None:
     index, plain, some = told(story)
