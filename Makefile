@@ -29,11 +29,14 @@ SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.pxd c
   bench-micro bench-flow
 
 # The package from this checkout, with what the demo needs. What builds it (as pyproject.toml says) is installed first:
-# otherwise pip would make an environment of its own for that, each time.
+# otherwise pip would make an environment of its own for that, each time. What it imports is installed at the same time;
+# the last line looks into pyproject.toml for what that list may lack.
 $(VENV)/.installed: $(SOURCES)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --no-compile 'setuptools>=77' 'cython>=3.1'
-	$(PY) -m pip install --quiet --no-compile --no-build-isolation --editable '.[demo]'
+	$(PY) -m pip install --quiet --no-compile numpy lmdb msgpack typer rich pillow & \
+	  $(PY) -m pip install --quiet --no-compile 'setuptools>=77' 'cython>=3.1' && \
+	  $(PY) -m pip install --quiet --no-compile --no-build-isolation --no-deps --editable . && wait $$!
+	$(PY) -m pip install --quiet --no-compile 'lsqindex[demo]'
 	touch $@
 
 # Tools of development, and the libraries that benchmarks compare with: groups in pyproject.toml.
