@@ -24,6 +24,12 @@ many = settings(max_examples=20_000 if LONG else 100, deadline=None)
 Answer = list[tuple[list[int], list[int]]]
 Metric = Literal["l2", "cosine", "ip"]
 Distance = Literal["asymmetric", "symmetric"]
+#: Options of indexes whose codes are read in each way there is.
+CODES: dict[str, dict[str, Any]] = {
+    "by nibbles": {"encoder": "lsq", "bits": 64, "iterations": 2},
+    "by fields": {"encoder": "pq", "bits": 40, "field_bits": 5},
+    "few codes": {"encoder": "itq", "bits": 3, "iterations": 2},
+}
 
 
 # -- codes as a file holds them -----------------------------------------------------------------------

@@ -21,13 +21,9 @@ from lsqindex.testing import reference
 from tests.subsets.cells.made import around
 
 from .levels import on_every_level
+from .stored_codes import CODES
 
 DIM, N = 16, 900
-CODES: dict[str, dict[str, Any]] = {
-    "by nibbles": {"encoder": "lsq", "bits": 64, "iterations": 2},
-    "by fields": {"encoder": "pq", "bits": 40, "field_bits": 5},
-    "few codes": {"encoder": "itq", "bits": 3, "iterations": 2},
-}
 
 
 class Ways(NamedTuple):
