@@ -65,7 +65,8 @@ def test_the_sdist_has_what_building_needs_and_nothing_built(built: Built) -> No
     kernels = {f"cython_src/{path.name}" for path in (ROOT / "cython_src").iterdir() if path.suffix in (".pyx", ".h")}
     stubs = {f"lsqindex/_compiled/{name}.pyi" for name in EXTENSIONS}
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "lsqindex").rglob("*.py")}
-    files = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "setup.py", "lsqindex/py.typed"}
+    files = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "setup.py"}
+    files |= {"lsqindex/py.typed", "lsqindex/cli/digits.npz"}
     assert kernels | stubs | modules | files <= set(built.sources)
     assert not [name for name in built.sources if name.endswith((".c", ".so", ".pyd", ".o", ".pyc"))]
     assert not [name for name in built.sources if name.startswith(("build/", "dist/", ".venv", ".github/"))]
@@ -75,7 +76,7 @@ def test_the_wheel_has_the_package_and_no_sources_of_kernels(built: Built) -> No
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "lsqindex").rglob("*.py")}
     extensions = {f"lsqindex/_compiled/{name}{end}" for name in EXTENSIONS for end in (suffix, ".pyi")}
-    assert modules | extensions | {"lsqindex/py.typed"} <= set(built.contents)
+    assert modules | extensions | {"lsqindex/py.typed", "lsqindex/cli/digits.npz"} <= set(built.contents)
     assert not [name for name in built.contents if name.endswith((".c", ".h", ".pyx", ".pyc"))]
     beside = {name for name in built.contents if not name.startswith(("lsqindex/", "lsqindex-"))}
     integrations = ("document_stores", "components/retrievers")  # where Haystack looks for them
