@@ -9,6 +9,7 @@
 # make bench-encoders   the published comparison; data through LSQINDEX_DATA (docs/benchmarks.md)
 # make bench-defaults   recall with no option set
 # make bench-storage    opening, adding, file size and memory of the index; half an hour
+# make bench-writes     single adds, many threads, bulk, payloads, deletions, beside LMDB and other libraries; ten minutes
 # make bench-subset     the multi-index: the paper's finding, beside the scan and FAISS; half an hour
 # make bench-cells      cells with no option set: recall, time, size, changes; half an hour (cells --million: more)
 # make bench-scan       queries per second beside FAISS, threads, growth, gigabytes per second; ten minutes
@@ -25,7 +26,7 @@ HOSTS = $(VENV)-hosts
 SOURCES = pyproject.toml setup.py $(wildcard cython_src/*.pyx cython_src/*.pxd cython_src/*.h)
 
 .PHONY: demo docs test test-bench test-hosts test-long lint sanitize emulate dist clean \
-  bench-cells bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers bench-hosts \
+  bench-cells bench-defaults bench-encoders bench-storage bench-writes bench-scan bench-subset bench-paper bench-peers bench-hosts \
   bench-micro bench-flow
 
 # The package from this checkout, with what the demo needs. What builds it (as pyproject.toml says) is installed first:
@@ -91,7 +92,7 @@ sanitize:
 emulate:
 	bash tests/emulate/run
 
-bench-cells bench-defaults bench-encoders bench-storage bench-scan bench-subset bench-paper bench-peers: bench-%: \
+bench-cells bench-defaults bench-encoders bench-storage bench-writes bench-scan bench-subset bench-paper bench-peers: bench-%: \
   $(VENV)/.installed $(VENV)/.installed-peers
 	$(PY) -m bench $*
 

@@ -19,6 +19,7 @@ BENCHMARKS = {
     "encoders": "recall, lengths, distortion, speed and kernels of the encoders",
     "defaults": "recall of an index with no option set, for several kinds of queries",
     "storage": "opening, adding, file size and memory of the persistent index",
+    "writes": "adds of one vector, of many threads and in bulk, payloads, deletions; beside LMDB and other libraries",
     "subset": "the multi-index: the paper's finding, queries per second beside the scan and FAISS, growth, size",
     "cells": "with no option set: recall and time for all kinds of queries, filters, growth, size, building, changes",
     "scan": "queries per second of the scan beside FAISS, threads, growth and gigabytes per second",

@@ -11,7 +11,7 @@ from .framework.benchmark import AnyBenchmark
 from .framework.errors import UserError
 from .framework.report import Rows
 
-NAMES = ("encoders", "storage", "cells", "scan", "subset", "peers", "hosts")
+NAMES = ("encoders", "storage", "writes", "cells", "scan", "subset", "peers", "hosts")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
