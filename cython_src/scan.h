@@ -382,4 +382,16 @@ static void lsq_scan_free(lsq_scan *scan) {
     free(scan->queries);
 }
 
+/* The large ones of these functions: only scan.pyx has them compiled in, and tells search.pyx where they are. */
+typedef struct {
+    int (*prepare)(lsq_scan *scan, double z);
+    int (*run)(const lsq_scan *scan, int64_t part, int64_t first, int64_t last);
+    int (*finish)(const lsq_scan *scan, int64_t q, uint8_t *sure);
+} lsq_scanner;
+
+static inline const lsq_scanner *lsq_scanner_here(void) {
+    static const lsq_scanner here = {lsq_scan_prepare, lsq_scan_run, lsq_scan_finish};
+    return &here;
+}
+
 #endif

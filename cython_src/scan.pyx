@@ -42,6 +42,12 @@ cdef extern from "scan.h" nogil:
     int lsq_scan_run(const lsq_scan *scan, int64_t part, int64_t first, int64_t last)
     int lsq_scan_finish(const lsq_scan *scan, int64_t q, uint8_t *sure)
     void lsq_scan_free(lsq_scan *scan)
+    ctypedef struct lsq_scanner:
+        pass
+    const lsq_scanner *lsq_scanner_here()
+
+#: For other extensions: holds the address of the lsq_scanner.
+scanner = PyCapsule_New(<void *>lsq_scanner_here(), "lsq_scanner", NULL)
 
 
 cdef class Codes:

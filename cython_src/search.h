@@ -47,6 +47,7 @@ enum { LSQ_SHORT = 1, LSQ_CROWDED = 2 };
 typedef struct {
     const lsq_prepared *all;
     int level;
+    const lsq_scanner *scanner;
     lsq_rerank rerank; /* compares rows exactly */
     int64_t nq, parts;
     const float *queries, *values, *bias;
@@ -112,7 +113,7 @@ static int lsq_search_next(lsq_search *s, int *more) {
         s->scan.queries[i].bias = s->bias[s->todo[s->at + i]];
     }
     if (!s->whole) s->scans += s->some;
-    return lsq_scan_prepare(&s->scan, all->margins[s->depth]) ? LSQ_FINE : LSQ_NO_MEMORY;
+    return s->scanner->prepare(&s->scan, all->margins[s->depth]) ? LSQ_FINE : LSQ_NO_MEMORY;
 }
 
 /* Tables and targets of all queries; those that are too short are left out, unless they have been made longer. */
@@ -154,7 +155,7 @@ static int lsq_search_begin(lsq_search *s, int lifted) {
 /* One part of the records. */
 static int lsq_search_scan(const lsq_search *s, int64_t part) {
     const int64_t records = s->all->codes.column.records;
-    int fine = lsq_scan_run(&s->scan, part, part * records / s->parts, (part + 1) * records / s->parts);
+    int fine = s->scanner->run(&s->scan, part, part * records / s->parts, (part + 1) * records / s->parts);
     return fine ? LSQ_FINE : LSQ_NO_MEMORY;
 }
 
@@ -273,7 +274,7 @@ static int lsq_search_collect(lsq_search *s) {
         } else {
             lsq_nearest *nearest = &s->scan.nearest[i];
             uint8_t sure;
-            if (!lsq_scan_finish(&s->scan, i, &sure)) return LSQ_NO_MEMORY;
+            if (!s->scanner->finish(&s->scan, i, &sure)) return LSQ_NO_MEMORY;
             for (int64_t j = 0; j < nearest->count; j++) nearest->rows[j] = lsq_search_row(s, nearest->rows[j]);
             if (!sure) s->again[s->unsure++] = q;
             else if (all->kept) ended = lsq_collect_distances(s, i, &count);

@@ -11,7 +11,7 @@ from column cimport column_of, lsq_column
 from filter cimport allow_rows
 from nearest cimport float_limit
 
-from lsqindex._compiled import encoding, exact
+from lsqindex._compiled import encoding, exact, scan
 
 
 cdef extern from "answer.h" nogil:
@@ -25,6 +25,8 @@ cdef extern from "answer.h" nogil:
 
 cdef extern from "search.h" nogil:
     ctypedef void (*lsq_rerank)()
+    ctypedef struct lsq_scanner:
+        pass
     ctypedef struct lsq_linear:
         int64_t dim
     ctypedef struct lsq_vectors:
@@ -54,6 +56,7 @@ cdef extern from "search.h" nogil:
     ctypedef struct lsq_search:
         const lsq_prepared *all
         int level
+        const lsq_scanner *scanner
         lsq_rerank rerank
         int64_t nq
         int64_t parts
@@ -77,6 +80,8 @@ cdef extern from "search.h" nogil:
     int lsq_search_compare(const lsq_search *search, int64_t part)
     int lsq_search_rank(lsq_search *search, int *more)
     void lsq_search_free(lsq_search *search)
+
+cdef const lsq_scanner *_SCANNER = <const lsq_scanner *>PyCapsule_GetPointer(scan.scanner, "lsq_scanner")
 
 
 cdef int _check(int ended) except -1:
@@ -190,6 +195,7 @@ cdef class Search:
         self.search.all, self.search.nq, self.search.parts = &prepared.all, nq, parts
         self.search.queries = &queries[0, 0]
         self.search.level = encoding.simd_level_number()
+        self.search.scanner = _SCANNER
         self.search.rerank = <lsq_rerank>PyCapsule_GetPointer(exact.rerank(), "lsq_rerank")
         with nogil:
             ended = lsq_search_begin(&self.search, lifted)

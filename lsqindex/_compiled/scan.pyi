@@ -1,6 +1,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+scanner: object
+
 class Codes:
     rows: int
     capsule: object
