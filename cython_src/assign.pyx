@@ -38,6 +38,9 @@ cdef extern from "entries.h" nogil:
     int lsq_record_is(const uint8_t *record, uint64_t size, uint8_t kind, uint64_t first, uint32_t width,
                       uint32_t generation, uint32_t head)
 
+cdef extern from "glue.h":
+    pass
+
 
 cdef class Centres:
     """Centres, ready for looking up which are near."""

@@ -58,6 +58,9 @@ cdef extern from "pack.h" nogil:
     void lsq_pack(uint8_t *codes, const uint16_t *fields, const uint8_t *widths, int64_t n, int64_t m, int64_t size)
     void lsq_unpack(uint16_t *fields, const uint8_t *codes, const uint8_t *widths, int64_t n, int64_t m, int64_t size)
 
+cdef extern from "glue.h":
+    pass
+
 
 #: Rows of matrices passed here are padded to a multiple of this.
 LANES = LSQ_LANES

@@ -59,6 +59,9 @@ cdef extern from "compare.h" nogil:
 cdef extern from "misses.h" nogil:
     double lsq_expected_misses(const float *x, const float *y, int64_t n, double kth, int64_t total)
 
+cdef extern from "glue.h":
+    pass
+
 _KINDS = {
     "float32": LSQ_FLOAT32,
     "float16": LSQ_FLOAT16,

@@ -62,6 +62,9 @@ cdef extern from "scores.h" nogil:
     void lsq_accumulate(const lsq_lists *lists, int64_t block, lsq_scorer *scorer)
     int lsq_best_append(lsq_best *all, const lsq_best *own)
 
+cdef extern from "glue.h":
+    pass
+
 
 def build(const uint32_t[::1] starts not None, const uint32_t[::1] counts not None,
           const uint64_t[::1] addresses not None, int64_t width, int64_t head, int64_t first_bit, int bits,

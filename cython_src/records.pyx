@@ -38,6 +38,9 @@ cdef extern from "find.h" nogil:
     int64_t lsq_find_strings(const lsq_column *column, const uint32_t *rows, int64_t count, const uint8_t *text,
                              const uint32_t *ends, int64_t n, int64_t *places, uint8_t *found)
 
+cdef extern from "glue.h":
+    pass
+
 
 def checksum(const uint8_t[::1] data not None, uint64_t seed=0):
     """XXH64 of ``data``; see checksum.h."""

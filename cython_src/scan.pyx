@@ -46,6 +46,9 @@ cdef extern from "scan.h" nogil:
         pass
     const lsq_scanner *lsq_scanner_here()
 
+cdef extern from "glue.h":
+    pass
+
 #: For other extensions: holds the address of the lsq_scanner.
 scanner = PyCapsule_New(<void *>lsq_scanner_here(), "lsq_scanner", NULL)
 

@@ -81,6 +81,9 @@ cdef extern from "search.h" nogil:
     int lsq_search_rank(lsq_search *search, int *more)
     void lsq_search_free(lsq_search *search)
 
+cdef extern from "glue.h":
+    pass
+
 cdef const lsq_scanner *_SCANNER = <const lsq_scanner *>PyCapsule_GetPointer(scan.scanner, "lsq_scanner")
 
 
