@@ -37,7 +37,7 @@ def test_any_sequence_of_changes_agrees_with_a_dict(
     monkeypatch.setattr(retraining, "_STEP_SHARE", 1)
     monkeypatch.setattr(retraining, "_SAMPLED", 500)
     chosen = settings(
-        max_examples=1500 if LONG else 6 if machine is CellsMachine else 8,
+        max_examples=1500 if LONG else 5 if machine is CellsMachine else 8,
         stateful_step_count=40 if LONG else 20,
         deadline=None,
         derandomize=not LONG,

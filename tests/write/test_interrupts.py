@@ -36,7 +36,7 @@ needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="thi
 def test_interrupts_leave_nothing_behind(subset: str, tmp_path: Path) -> None:
     """The script fails if anything hangs, is locked, is lost or is half done."""
     script = ROOT / "tests" / "crash" / "interrupted.py"
-    count = 10_000 if LONG else 250
+    count = 10_000 if LONG else 150
     arguments = [str(tmp_path), str(count), "5", subset]
     done = subprocess.run(
         [sys.executable, str(script), *arguments], env=environment(), capture_output=True, text=True, check=False
