@@ -4,12 +4,17 @@ An index that trains itself does so on the vectors it has at that time. If they 
 are of another kind, and the encoder does not suit them. So the index looks again as it grows:
 
     training   a random sample of all vectors; a part of it is held out, and tells the error to expect
-    review     when a quarter as many rows again were added: the error now, on a random sample of all vectors
+    review     when an eighth as many rows again were added: the error now, on a random sample of all vectors
                  clearly larger than expected, or a sample that was small → fit another encoder
     rewriting  its codes are written beside the valid ones, some after each later add (``catch_up``); the
                transaction that writes the last ones makes them valid
 
-What one add rewrites does not depend on how much the index holds. Searches use the old codes until the switch.
+Some vectors are harder to code than others, so an error says little alone. What is expected follows the error of an
+ideal code of as many bits, which is known from the vectors' covariances (``ideal_error``). Otherwise an encoder would
+seem to do well when vectors come that are easy to code, and that it codes badly.
+
+The encoder is fitted while no transaction is open: other writers go on. What one add rewrites does not depend on how
+much the index holds. Searches use the old codes until the switch.
 ``train()`` and ``reencode()`` drop a rewriting that is not finished, and what they did is never repeated here: only
 an index that trained itself has the record that this starts from (``storage.meta.Training``).
 """
@@ -39,6 +44,7 @@ from .._storage.store import Store
 from ..encoders import Encoder
 from ..encoders.base import Progress
 from ..encoders.coder import Coder, read_coder
+from ..encoders.lsq_training import water_level
 from ..errors import Committed, DamagedError, LsqIndexError
 from .training import better_flat, encode_all, fit, switch, warn_if_lost
 
@@ -48,8 +54,11 @@ _MEASURED = 2048
 #: An encoder is fitted again on a sample of so many vectors; on more, up to the second number, if it was at first.
 _SAMPLED, _MOST_SAMPLED = 8192, 16_384
 
+#: The error of an ideal code is computed from so many vectors; from fewer it would be too small.
+_IDEAL_OF = 1024
+
 #: Look again when this share of the vectors, one in so many, was added since the last look; ``merge()`` looks sooner.
-LOOK, LOOK_SOON = 4, 64
+LOOK, LOOK_SOON = 8, 64
 
 #: The error is clearly larger than expected above this ratio. On shuffled vectors the ratio stays below 1.01; on
 #: vectors sorted by topic it is 1.07 when half as many rows again were added, and rises (bench/order_of_adds.py).
@@ -62,7 +71,7 @@ _OUTGROWN = 4
 _GAIN = 0.98
 
 #: A transaction rewrites so many codes, and so many for each row that it added: rewriting overtakes adding.
-_STEP, _STEP_SHARE = 256, 4
+_STEP, _STEP_SHARE = 512, 5
 
 _ROWS_AT_ONCE = 4 * CHUNK_ROWS
 
@@ -86,7 +95,8 @@ def fit_sample(
     new = fit(encoder, _Picked(rows, np.sort(chosen[held:])), coder, progress)
     measured = chosen[:held] if held else chosen[:_MEASURED]
     error = error_of(new, _Picked(rows, np.sort(measured))[:])
-    return new, Training(size, n, error, error, reviewed)
+    ideal = ideal_error(new, _Picked(rows, np.sort(chosen[:_IDEAL_OF]))[:])
+    return new, Training(size, n, error, error, reviewed, ideal)
 
 
 def train(writer: Writer, options: Options, coder: Coder, threads: int) -> None:
@@ -112,6 +122,22 @@ def error_of(coder: Coder, vectors: Vectors) -> float:
     found = coder.decode(coder.encode(vectors, 1))
     lost = float(np.square(seen - found, dtype=np.float64).sum())
     whole = float(np.square(seen, dtype=np.float64).sum())
+    return min(lost / whole, MAX_ERROR) if whole else 0.0
+
+
+def ideal_error(coder: Coder, vectors: Vectors) -> float:
+    """The error of an ideal code of as many bits for a Gaussian with the covariances of ``vectors``, as error_of.
+
+    That is the least possible one (rate–distortion theory, reverse water-filling). 0 of too few vectors.
+    """
+    if len(vectors) < _IDEAL_OF:
+        return 0.0
+    some = vectors[:: len(vectors) // _IDEAL_OF]  # from first to last: they may be in the order of their rows
+    seen = coder.prepare(np.asarray(some, np.float32)).astype(np.float64)
+    whole, centred = float(np.square(seen).sum()), seen - seen.mean(axis=0)
+    products = centred.T @ centred if seen.shape[1] < len(seen) else centred @ centred.T
+    variances = np.maximum(np.linalg.eigvalsh(products), 0.0)
+    lost = float(np.minimum(variances, water_level(variances, 8 * coder.code_size)).sum())
     return min(lost / whole, MAX_ERROR) if whole else 0.0
 
 
@@ -159,20 +185,35 @@ def _review(writer: Writer, options: Options, coder: Coder, added: Any) -> None:
         writer.abort()  # nothing to measure the error on
         return
     rng = np.random.default_rng([writer.state.rows, writer.state.count])
-    now = error_of(coder, sample_rows(rows, _MEASURED, rng))
-    known = replace(known, now=now, reviewed=writer.state.rows)
-    most = min(coder.encoder._sample_size(), max(_SAMPLED, min(known.sampled, _MOST_SAMPLED)))
-    outgrown = min(most, int(rows.shape[0])) >= _OUTGROWN * known.sampled
-    enough = int(rows.shape[0]) >= coder.encoder._min_vectors()[0]
-    if kept and enough and (outgrown or now > _DRIFT * known.error + 1e-9):
-        new, fresh = fit_sample(coder.encoder, rows, coder, writer.state.rows, most)
-        if fresh.error < _GAIN * now:
-            writer.run(partial(_begin, options, new, fresh))
+    known = _measured(known, coder, sample_rows(rows, _MEASURED, rng), writer.state.rows)
+    n = int(rows.shape[0])
+    most = min(n, coder.encoder._sample_size(), max(_SAMPLED, min(known.sampled, _MOST_SAMPLED)))
+    outgrown = most >= _OUTGROWN * known.sampled
+    if kept and n >= coder.encoder._min_vectors()[0] and (outgrown or known.now > _DRIFT * known.error + 1e-9):
+        sample = sample_rows(rows, most, rng)
+        generation, reviewed = writer.state.generation, writer.state.rows
+        writer.abort()
+        new, fresh = fit_sample(coder.encoder, sample, coder, reviewed)
+        writer.begin()
+        if writer.state.generation != generation or writer.state.next_generation:
+            writer.abort()  # somebody else has trained it
+            return
+        if fresh.error < _GAIN * known.now:
+            writer.run(partial(_begin, options, new, replace(fresh, vectors=n)))
         else:
             # Another encoder would do no better: this error is what to expect from now on.
-            known = replace(known, error=max(now, known.error), sampled=max(fresh.sampled, known.sampled))
+            known = replace(known, error=max(known.now, known.error), sampled=max(fresh.sampled, known.sampled))
     writer.run(partial(_put, known))
     writer.commit()
+
+
+def _measured(known: Training, coder: Coder, sample: Vectors, rows: int) -> Training:
+    """The record after a look at a sample of the vectors."""
+    now, ideal = error_of(coder, sample), ideal_error(coder, sample)
+    if not ideal:
+        return replace(known, now=now, reviewed=rows)
+    expected = min(known.error * ideal / known.ideal, MAX_ERROR) if known.ideal else known.error
+    return replace(known, now=now, error=expected, ideal=ideal, reviewed=rows)
 
 
 def _postpone(writer: Writer) -> None:

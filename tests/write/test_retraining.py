@@ -142,6 +142,35 @@ def test_vectors_that_are_all_replaced_are_trained_on_again() -> None:
     codes_are_right(index)
 
 
+def test_vectors_that_are_easy_to_code_but_coded_badly_are_trained_on_again() -> None:
+    """Their error is below the one to expect of the first ones, and far above that of an encoder that has seen them."""
+    rng = np.random.default_rng(0)
+    hard = rng.standard_normal((4000, DIM)).astype(np.float32)
+    easy = (rng.standard_normal((4000, 4)) @ rng.standard_normal((4, DIM))).astype(np.float32)
+    easy += 8 * rng.standard_normal(DIM).astype(np.float32)
+    index = filled([hard])
+    before = index.stats()["training"]["error"]
+    for first in range(0, 4000, 250):
+        index.add(easy[first : first + 250], np.arange(first, first + 250), upsert=True)
+    index.merge()
+    with index._reader() as reader:
+        error = retraining.error_of(index._coder(reader), easy)
+    assert error < 1.2 * retraining.error_of(_trained_on(easy), easy) < before
+    codes_are_right(index)
+
+
+def test_no_code_is_better_than_the_ideal_one() -> None:
+    rng = np.random.default_rng(0)
+    for scale, least in ((np.ones(DIM), 0.4), (0.9 ** np.arange(DIM), 0.05)):
+        vectors = (rng.standard_normal((4000, DIM)) * scale).astype(np.float32)
+        coder = _trained_on(vectors)
+        ideal = retraining.ideal_error(coder, vectors)
+        assert least < ideal / retraining.error_of(coder, vectors) < 1
+        assert retraining.ideal_error(coder, vectors[:1000]) == 0  # too few to tell
+        assert retraining.ideal_error(coder, 3 * vectors) == pytest.approx(ideal)
+    assert retraining.ideal_error(coder, np.zeros((2000, DIM), np.float32)) == 0
+
+
 def test_an_encoder_that_would_be_no_better_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retraining, "_DRIFT", 0.0)
     vectors = np.random.default_rng(0).permutation(np.concatenate(topics()))
@@ -334,9 +363,9 @@ def test_a_copy_looks_again_after_as_many_rows_as_the_index_would(tmp_path: Path
     index.delete(np.arange(1000))
     index.compact()
     told = index.stats()["training"]
-    index.add(vectors[3000:3660])
+    index.add(vectors[3000:3280])
     assert index.stats()["training"] == told
-    index.add(vectors[3660:3670])
+    index.add(vectors[3280:3290])
     assert index.stats()["training"]["now"] != told["now"]
 
 

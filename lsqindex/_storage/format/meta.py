@@ -228,12 +228,14 @@ class Training:
     sampled: int
     #: Vectors in the index at that time.
     vectors: int
-    #: The error on the vectors that were held out.
+    #: The error to expect: that on the vectors that were held out, and later as much larger or smaller as ``ideal`` is.
     error: float
     #: The error measured last, over all vectors; without kept vectors, over the vectors that had just been added.
     now: float
     #: ``rows`` of the state when it was measured.
     reviewed: int
+    #: The error that an ideal code of as many bits would have on the vectors of then; 0 where it is not known.
+    ideal: float = 0.0
 
     def to_record(self) -> bytes:
         """As stored."""
@@ -243,9 +245,13 @@ class Training:
     def from_record(cls, value: Any) -> Training:
         """From the stored record, checked."""
         record = unpack(value, "training")
+        record.setdefault("ideal", 0.0)  # files of earlier versions do not have it
         _schema(cls, record, "training")
         training = cls(**record)
-        counts, errors = (training.sampled, training.vectors, training.reviewed), (training.error, training.now)
+        counts, errors = (
+            (training.sampled, training.vectors, training.reviewed),
+            (training.error, training.now, training.ideal),
+        )
         # (NaN is not within these limits either.)
         if not all(0 <= count < _LIMIT for count in counts) or not all(0 <= error <= MAX_ERROR for error in errors):
             raise DamagedError(f"training: impossible values; {records.REMEDY}")
