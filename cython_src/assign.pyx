@@ -219,6 +219,26 @@ def unpack(const uint64_t[::1] addresses not None, const int64_t[::1] counts not
     return rows, codes
 
 
+def rows(const uint64_t[::1] addresses not None, const int64_t[::1] counts not None, int64_t width):
+    """The rows of payloads, as :func:`unpack`, without their codes."""
+    cdef int64_t i, at = 0, n = addresses.shape[0], total = 0
+    if counts.shape[0] != n or width < 1:
+        raise ValueError("rows: shapes do not fit")
+    for i in range(n):
+        if counts[i] < 0:
+            raise ValueError("rows: shapes do not fit")
+        total += counts[i]
+    out = np.empty(total, np.uint32)
+    cdef uint32_t[::1] names = out
+    with nogil:
+        for i in range(n):
+            if counts[i]:
+                memcpy(&names[at], <const uint8_t *><uintptr_t>addresses[i] + width * ((counts[i] + 31) // 32 * 32),
+                       <size_t>counts[i] * sizeof(uint32_t))
+                at += counts[i]
+    return out
+
+
 def sound(const uint64_t[::1] addresses not None, const int64_t[::1] sizes not None, const uint32_t[::1] numbers not None,
           uint8_t kind, uint32_t width, uint32_t generation, uint32_t head, uint32_t limit, bint entries):
     """How many of these records, one after another, are what they should be.

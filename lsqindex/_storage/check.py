@@ -111,6 +111,7 @@ def _strangers(reader: Reader, store: Store) -> Iterator[str]:
     names = {keys.OPTIONS, keys.STATE, keys.ENCODER}
     names |= {keys.SUBSET} if state.format >= 2 else set()
     names |= {keys.TRAINING, keys.NEXT_ENCODER, keys.NEXT_TRAINING} if state.format >= 4 else set()
+    names |= {keys.ANSWERS} if state.cells else set()
     for db in reader.dbs:
         for name in reader.cursor(db).iternext(keys=True, values=False):
             key = bytes(name)

@@ -5,7 +5,8 @@ has got: rows below are in it, later ones are fresh.
 
     in the transaction that changes rows    follow: bounded work, in proportion to the change
     after a large change, or by merge()     catch_up: as many transactions as it takes
-    when codes change their meaning         clear: all rows are fresh again
+    when codes change their meaning         clear: all rows are fresh again; places and restore keep them listed where
+                                            only vectors decide what is where
 
 A structure is an immutable value: changing the configuration stores another one (``stored.put``).
 """
@@ -141,6 +142,14 @@ class Structure(ABC):
             self.remove_all(writer)
             writer.state.listed = 0
             writer.state.relisted += 1
+
+    def places(self, writer: Writer) -> Any:
+        """Before all codes are replaced by others of the same vectors: where rows are, as far as that stays so."""
+        return None
+
+    def restore(self, writer: Writer, places: Any) -> None:
+        """After that, and cleared: list the rows where they were."""
+        del writer, places
 
     def give_way(self, writer: Writer, other: Structure | None) -> None:
         """Before ``other``, or none, is stored in its place."""

@@ -151,7 +151,9 @@ def _encode(
 
 def _switch(options: Options, new: Coder, column: Column, n: int, training: Training | None, writer: Writer) -> None:
     structure = subsets.read(writer)
+    places = None
     if structure is not None:
+        places = structure.places(writer)
         structure.clear(writer)
     Store(writer, options).publish_codes(column)
     writer.put(keys.META, keys.ENCODER, new.to_record())
@@ -160,7 +162,9 @@ def _switch(options: Options, new: Coder, column: Column, n: int, training: Trai
     elif writer.get(keys.META, keys.TRAINING) is not None:
         writer.delete(keys.META, keys.TRAINING)
     if structure is not None:
-        subsets.put(writer, structure.chosen_for(new, n))
+        chosen = structure.chosen_for(new, n)
+        subsets.put(writer, chosen)
+        chosen.restore(writer, places)
 
 
 def discard(writer: Writer, options: Options) -> None:

@@ -85,6 +85,7 @@ def test_entries_are_packed_as_codes_are_and_back(width: int, head: int) -> None
     addresses, sizes = records.places(list(made))
     again = assign.unpack(addresses + np.uint64(48), counts, width, head)
     assert np.array_equal(again[0], rows) and np.array_equal(again[1], codes)
+    assert np.array_equal(assign.rows(addresses + np.uint64(48), counts, width), rows)
     told = (addresses, sizes, numbers, ord("k"), width, 3, head)
     assert assign.sound(*told, 1_000, entries=True) == 4 and assign.sound(*told, int(rows[0]), entries=True) == 0
 

@@ -4,6 +4,7 @@
     meta       "options" | "state" | "encoder"   msgpack
     meta       "subset"                          msgpack; only where the index has a subset structure
     meta       "training"                        msgpack; only where the index trained itself
+    meta       "answers"                         queries and their neighbours, while cells are being calibrated
     meta       "next-encoder" | "next-training"  msgpack; the next generation's, while its codes are being written
     codes      "c" generation:4 row:4            codes from that row on
     codes      "d" segment:4                     which rows of a segment are deleted, a bit each
@@ -39,6 +40,9 @@ DATABASES_OF = {1: DATABASES[:4], 2: DATABASES[:5], 3: DATABASES[:6], 4: DATABAS
 OPTIONS, STATE, ENCODER, SUBSET = b"options", b"state", b"encoder", b"subset"
 #: The last automatic training, and what belongs to the next generation of codes while that is being written.
 TRAINING, NEXT_ENCODER, NEXT_TRAINING = b"training", b"next-encoder", b"next-training"
+
+#: Queries whose neighbours are known, of a calibration that is not finished.
+ANSWERS = b"answers"
 
 #: What the keys of all blocks of rows sorted by id begin with; also the key of the first block.
 SORTED = b"s"

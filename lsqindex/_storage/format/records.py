@@ -30,10 +30,10 @@ from ...errors import DamagedError
 HEADER_SIZE = 48
 
 #: Kinds: meta (msgpack), codes, ids, sorted rows, vectors, deleted rows, posting lists, payloads, values of a field, a
-#: large payload; entries of a cell, its tail, its centre; the codes of all centres.
+#: large payload; entries of a cell, its tail, its centre; the codes of all centres; queries and their neighbours.
 META, CODES, IDS, SORTED, VECTORS, DELETED, POSTINGS = b"m", b"c", b"i", b"s", b"v", b"d", b"p"
 PAYLOADS, FIELD, LARGE = b"y", b"f", b"l"
-CELL, TAIL, CENTRE, CENTRE_CODES = b"k", b"t", b"e", b"z"
+CELL, TAIL, CENTRE, CENTRE_CODES, ANSWERS = b"k", b"t", b"e", b"z", b"a"
 
 
 @dataclass(frozen=True)

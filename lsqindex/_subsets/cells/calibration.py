@@ -1,9 +1,10 @@
 """How many cells a query should visit for a recall: measured when cells are made, or have changed much.
 
-Some queries are answered by visiting all cells (``sampled.py``). Of each true neighbour it is then known which
-``reach`` of the rule (``cython_src/cells.h``) finds it, so that the reach for a recall is a quantile. The rule also
-visits cells as long as it expects too many neighbours in those that are left. How far that can be trusted (``spare``)
-is found by trying, and so is the slope: of all that find enough, the pair that visits the fewest cells is taken.
+Some queries are answered by visiting all cells (``sampled.py``), a few by each change of rows. Of each true neighbour
+it is then known which ``reach`` of the rule (``cython_src/cells.h``) finds it, so that the reach for a recall is a
+quantile. The rule also visits cells as long as it expects too many neighbours in those that are left. How far that can
+be trusted (``spare``) is found by trying, and so is the slope: of all that find enough, the pair that visits the fewest
+cells is taken.
 
 A part of what a recall allows to be missed is left for rows whose estimates are too far (``lost``).
 """
@@ -20,11 +21,12 @@ from numpy.typing import NDArray
 from ..._storage.format.meta import State
 from ..._storage.lmdb.writer import Writer
 from ...metrics import METRICS
+from . import sampled
 from .entries import Floats
 from .found import Cells
 from .kernel import cosines
 from .rule import KS, RECALLS, name_of
-from .sampled import BETWEEN, FEWEST, MEANS, RANDOM, ROWS, Sample, sample_of, tau_of
+from .sampled import BETWEEN, FEWEST, MEANS, RANDOM, ROWS, Answered, Sample, sample_of, tau_of
 from .vectors import RowVectors
 
 #: Cells are calibrated again when this share of their rows is new.
@@ -63,11 +65,25 @@ def is_due(stored: Mapping[str, float], state: State) -> bool:
     return changed > _CHANGED * state.count
 
 
-def calibrated(writer: Writer, found: Cells) -> dict[str, float]:
-    """The rule of these cells, as it is stored."""
-    vectors = RowVectors(writer)
+def advance(writer: Writer, found: Cells, steps: int | None) -> dict[str, float] | None:
+    """Answer queries, in so many steps, or in all that are left; the rule of these cells when there are enough."""
+    vectors, wanted = RowVectors(writer), sampled.steps_of(writer.state.count)
+    done, parts = sampled.stored(writer)
+    last = wanted if steps is None else min(wanted, done + steps)
+    parts += [sampled.answered(writer, found, vectors, step) for step in range(done, last)]
+    answers = sampled.together(parts)
+    if last < wanted:
+        sampled.store(writer, last, answers)
+        return None
+    rule = _fitted(writer, found, vectors, answers)
+    sampled.forget(writer)
+    return rule
+
+
+def _fitted(writer: Writer, found: Cells, vectors: RowVectors, answers: Answered) -> dict[str, float]:
+    """The rule, as it is stored."""
     stored = {"rows": float(writer.state.count), "end": float(writer.state.rows)}
-    sample = sample_of(writer, found, vectors, KS[-1])
+    sample = sample_of(answers, found, vectors)
     if sample is None:
         return stored
     tau = tau_of(vectors, sample.queries, found)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..._compiled import assign as _assign
 from ..._storage.store import Store
+from . import sampled
 from .found import Cells
 from .kernel import stored_codes
 from .vectors import living
@@ -51,3 +52,4 @@ def problems(store: Store, cells: Cells | None, *, spill: bool) -> Iterator[str]
     if len(wrong):
         yield f"cells: row {int(wrong[0])} is in {int(times[wrong[0]])}, expected {wanted}; {len(wrong)} such rows"
     stored_codes(store.source)
+    sampled.stored(store.source)

@@ -7,7 +7,7 @@ then are dropped. So what an add writes does not depend on how large cells are, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,13 @@ from . import entries
 from .entries import TAIL_ENTRIES
 from .found import Cells, find
 from .training import NEAR, SAMPLE_ROWS, nearest, train
-from .vectors import RowVectors
+from .vectors import RowVectors, living
 
 #: Vectors that are held in memory at a time.
 BLOCK_ROWS = 1 << 12
+
+#: Cells that are written at a time.
+_CELLS_AT_ONCE = 256
 
 #: A spread is a finite number in the file.
 _LARGEST = float(np.finfo(np.float32).max)
@@ -53,7 +56,7 @@ def new_cells(writer: Writer, centres: NDArray[np.float32], spreads: NDArray[np.
     return numbers
 
 
-def list_rows(writer: Writer, end: int, *, spill: bool) -> None:
+def list_rows(writer: Writer, end: int, *, spill: bool, threads: int | None = None) -> None:
     """Put the rows from ``state.listed`` to ``end`` into cells."""
     state, cells, vectors = writer.state, find(writer, {}), RowVectors(writer)
     if cells is None:
@@ -61,7 +64,7 @@ def list_rows(writer: Writer, end: int, *, spill: bool) -> None:
     rows = np.arange(state.listed, end, dtype=np.uint32)
     rows = rows[vectors.living(rows)]
     if len(rows):
-        places, squares = assign(cells.centres, vectors, rows, spill=spill)
+        places, squares = assign(cells.centres, vectors, rows, spill=spill, threads=threads)
         copies = places.shape[1]
         codes = vectors.codes.gather(rows)
         every = np.repeat(np.arange(len(rows)), copies)
@@ -70,11 +73,50 @@ def list_rows(writer: Writer, end: int, *, spill: bool) -> None:
     state.relisted += 1
 
 
+class Places(NamedTuple):
+    """Which rows are in which cells."""
+
+    #: Rows below are in cells.
+    listed: int
+    numbers: NDArray[np.uint32]
+    counts: NDArray[np.int64]
+    rows: RowNumbers
+
+
+def places(writer: Writer) -> Places | None:
+    """The rows of all cells that are not deleted; None where there are none."""
+    cells, state = find(writer, {}), writer.state
+    if cells is None or not state.listed:
+        return None
+    counts = cells.counts.astype(np.int64).ravel()
+    rows = _assign.rows(cells.addresses.ravel(), counts, state.code_size)
+    there = living(writer, RowVectors(writer).codes, rows)
+    own = np.repeat(np.arange(len(counts)) // 2, counts)[there]
+    rows = rows[there]
+    order = np.lexsort((rows, own))
+    return Places(state.listed, cells.numbers, np.bincount(own, minlength=len(cells.numbers)), rows[order])
+
+
+def restore(writer: Writer, places: Places) -> None:
+    """Put rows into the cells they were in, with the codes they have now; the cells have no entries."""
+    state, codes, ends = writer.state, RowVectors(writer).codes, np.cumsum(places.counts)
+    parts = []
+    for first in range(0, len(ends), _CELLS_AT_ONCE):
+        some = slice(first, first + _CELLS_AT_ONCE)
+        rows = places.rows[ends[first] - places.counts[first] : ends[some][-1]]
+        parts.append((places.numbers[some], entries.Entries(places.counts[some], rows, codes.gather(rows))))
+    # Everything is read: a write may move what it was read from.
+    for numbers, own in parts:
+        entries.store(writer, records.CELL, numbers, own)
+    state.listed = places.listed
+    state.relisted += 1
+
+
 def assign(
-    centres: NDArray[np.float32], vectors: RowVectors, rows: RowNumbers, *, spill: bool
+    centres: NDArray[np.float32], vectors: RowVectors, rows: RowNumbers, *, spill: bool, threads: int | None = None
 ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
     """The cells of each row, by place: one, or two with ``spill``; and squared distances from their centres."""
-    known, threads = _assign.Centres(centres), thread_count(None)
+    known, threads = _assign.Centres(centres), thread_count(threads)
     spill = spill and len(centres) > 1
     copies = 2 if spill else 1
     places, squares = [np.empty((0, copies), np.uint32)], [np.empty((0, copies), np.float32)]

@@ -4,6 +4,9 @@ rows       some of the stored rows; a row is not its own neighbour
 between    points halfway between two rows, which are unlike any
 means      means of several rows: near to nothing
 random     random directions, as long as rows: farther still
+
+To find neighbours takes a scan of all rows, so few queries are answered at a time (``answered``). The answers are kept
+in the file until there are enough (``stored``, ``store``).
 """
 
 from __future__ import annotations
@@ -18,25 +21,44 @@ from ..._compiled import assign as _assign
 from ..._compiled import cells as _cells
 from ..._compiled import exact as _exact
 from ..._compiled import scan as _scan
-from ..._storage.format import deleted
+from ..._storage.format import deleted, keys, records
 from ..._storage.format.columns import CHUNK_ROWS
+from ..._storage.lmdb.reader import Reader
 from ..._storage.lmdb.writer import Writer
 from ..._storage.store import Store
+from ...errors import DamagedError
 from ...metrics import METRICS, Metric
 from .entries import Floats
 from .found import Cells
 from .kernel import kernel_cells
-from .rule import EVERYTHING
-from .vectors import RowVectors, coder_of, stored_chunks
+from .rule import EVERYTHING, KS
+from .vectors import RowVectors, coder_of, options_of, stored_chunks
 
 #: So many rows are compared with queries, in all; at least and at most so many queries that are rows.
 _WORK, FEWEST, _MOST = 1 << 24, 48, 128
 
+#: Of these, so many are answered at a time.
+_STEP = 8
+
 #: Kinds of queries.
 ROWS, BETWEEN, MEANS, RANDOM = range(4)
 
-#: Queries that are near to nothing take long, so these are fewer; means are of so many rows.
-_FAR, _MEAN_OF = 8, 8
+#: Queries that are near to nothing take long: one of each kind at a time. Means are of so many rows.
+_FAR, _MEAN_OF = 1, 8
+
+#: A row number that stands for no row.
+_NO_ROW = (1 << 32) - 1
+
+
+class Answered(NamedTuple):
+    """Queries and their true neighbours."""
+
+    queries: Floats
+    #: Of each: its kind.
+    kinds: NDArray[np.int64]
+    #: Of each neighbour, nearest first, (queries, k): its row, −1 where there are fewer, and its distance.
+    rows: NDArray[np.int64]
+    far: Floats
 
 
 class Sample(NamedTuple):
@@ -54,38 +76,101 @@ class Sample(NamedTuple):
     places: NDArray[np.int64]
 
 
-def sample_of(writer: Writer, found: Cells, vectors: RowVectors, most: int) -> Sample | None:
-    """``most`` neighbours of each; None where no query has any: all are zeros, whose cosines say nothing."""
-    queries, own, kinds = _queries(vectors, writer.state.count)
-    k = min(most, max(1, writer.state.count - 1))
+def steps_of(count: int) -> int:
+    """How many times queries are answered for a sample, of ``count`` vectors."""
+    return max(FEWEST, min(_MOST, _WORK // max(1, count))) // _STEP
+
+
+def answered(writer: Writer, found: Cells, vectors: RowVectors, step: int) -> Answered:
+    """Some queries of all kinds; others at each step."""
+    queries, own, kinds = _queries(vectors, step)
+    k = min(KS[-1], max(1, writer.state.count - 1))
     rows = _neighbours(writer, found, vectors, queries, k + 1)
-    if (rows < 0).all():
-        return None
     # A query that is a row is not its own neighbour.
     others = np.argsort(rows == own[:, None], axis=1, kind="stable")[:, :k]
     rows = np.take_along_axis(rows, others, axis=1)
-    metric = METRICS[vectors.options.metric]
-    apart = _apart(metric, queries, found.centres)
+    far = np.full(rows.shape, np.inf, np.float32)
+    for i, some in enumerate(rows):
+        far[i, some >= 0] = _apart(METRICS[vectors.options.metric], queries[[i]], vectors[some[some >= 0]])[0]
+    near = np.argsort(far, axis=1, kind="stable")
+    return Answered(queries, kinds, np.take_along_axis(rows, near, axis=1), np.take_along_axis(far, near, axis=1))
+
+
+def together(parts: list[Answered]) -> Answered:
+    """Several as one: as many neighbours as all have."""
+    k = min(part.rows.shape[1] for part in parts)
+    return Answered(
+        np.concatenate([part.queries for part in parts]),
+        np.concatenate([part.kinds for part in parts]),
+        np.concatenate([part.rows[:, :k] for part in parts]),
+        np.concatenate([part.far[:, :k] for part in parts]),
+    )
+
+
+def sample_of(answers: Answered, found: Cells, vectors: RowVectors) -> Sample | None:
+    """In which cells the neighbours are; None where no query has any: all are zeros, whose cosines say nothing."""
+    queries, kinds, rows, far = answers
+    if (rows < 0).all():
+        return None
+    apart = _apart(METRICS[vectors.options.metric], queries, found.centres)
     order = np.argsort(apart, axis=1, kind="stable")
     first = _first_places(found, vectors, rows, np.argsort(order, axis=1, kind="stable"))
-    # Where there are fewer neighbours, some row stands for them, which is there: row 0 may have been given back.
-    there = np.where(rows < 0, rows.max(), rows)
-    far = np.stack([_apart(metric, queries[[i]], vectors[some])[0] for i, some in enumerate(there)])
-    near = np.argsort(np.where(rows < 0, np.inf, far), axis=1, kind="stable")
-    far, first = (np.take_along_axis(values, near, axis=1) for values in (far, first))
+    # Where there are fewer neighbours, the farthest stands for them.
+    far = np.where(rows < 0, far[rows >= 0].max(), far)
     return Sample(queries, kinds, order, np.take_along_axis(apart, order, axis=1), far, first)
 
 
-def _queries(vectors: RowVectors, count: int) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+# -- queries that were answered, in the file ---------------------------------------------------------
+
+
+def stored(source: Reader | Writer) -> tuple[int, list[Answered]]:
+    """In how many steps queries were answered so far, and what is stored of them."""
+    value, dim = source.get(keys.META, keys.ANSWERS), options_of(source).dim
+    if value is None:
+        return 0, []
+    header, payload = records.decode(value, "answers")
+    k = (header.width // 4 - dim - 1) // 2
+    expected = records.Header(records.ANSWERS, header.count, header.first, 4 * (dim + 1 + 2 * k))
+    if header != expected or k < 1 or not header.first or len(payload) != header.count * header.width:
+        raise DamagedError(f"answers: the record of something else; {records.REMEDY}")
+    words = np.frombuffer(payload, "<u4").reshape(header.count, header.width // 4)
+    numbers = words[:, : 1 + k].astype(np.int64)
+    kinds, rows = numbers[:, 0], np.where(numbers[:, 1:] == _NO_ROW, -1, numbers[:, 1:])
+    floats = words[:, 1 + k :].view("<f4").astype(np.float32)
+    queries, far = np.ascontiguousarray(floats[:, :dim]), floats[:, dim:]
+    if not np.isfinite(queries).all() or np.isnan(far).any() or (kinds > RANDOM).any():
+        raise DamagedError(f"answers: impossible values; {records.REMEDY}")
+    return header.first, [Answered(queries, kinds, rows, far)]
+
+
+def store(writer: Writer, steps: int, every: Answered) -> None:
+    """Store what was answered so far, in how many steps."""
+    rows = np.where(every.rows < 0, _NO_ROW, every.rows)
+    numbers = np.concatenate([every.kinds[:, None], rows], axis=1).astype("<u4")
+    floats = (values.astype("<f4").view("<u4") for values in (every.queries, every.far))
+    payload = np.concatenate([numbers, *floats], axis=1)
+    header = records.Header(records.ANSWERS, len(payload), steps, 4 * payload.shape[1])
+    writer.put(keys.META, keys.ANSWERS, records.encode(header, payload))
+
+
+def forget(writer: Writer) -> None:
+    """Remove what is stored."""
+    if writer.get(keys.META, keys.ANSWERS) is not None:
+        writer.delete(keys.META, keys.ANSWERS)
+
+
+# -- queries and neighbours --------------------------------------------------------------------------
+
+
+def _queries(vectors: RowVectors, step: int) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
     """Queries of all kinds, the row that each is, or −1, and its kind."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(step)
     rows = vectors.codes.numbers()
     rows = rows[vectors.living(rows)]
-    n = max(FEWEST, min(_MOST, _WORK // max(1, count)))
-    some = rng.choice(rows, min(2 * n, len(rows)), replace=False)
+    some = rng.choice(rows, min(2 * _STEP, len(rows)), replace=False)
     own, half = vectors[some], len(some) // 2
     between = (own[:half] + own[half : 2 * half]) / 2
-    few = max(1, half // _FAR)
+    few = _FAR
     means = own[rng.integers(0, len(own), (few, _MEAN_OF))].mean(axis=1)
     random = rng.standard_normal(means.shape).astype(np.float32)
     random *= np.linalg.norm(own, axis=1).mean() / np.linalg.norm(random, axis=1, keepdims=True)
@@ -158,7 +243,7 @@ def _first_places(
     for part in range(2):
         there = np.flatnonzero(found.counts[:, part])
         counts = found.counts[there, part].astype(np.int64)
-        own, _ = _assign.unpack(found.addresses[there, part], counts, state.code_size, state.head)
+        own = _assign.rows(found.addresses[there, part], counts, state.code_size)
         at = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
         ours = wanted[at] == own
         held.append(at[ours])

@@ -1,14 +1,16 @@
 """Cells as a subset structure: configuration, and what is done when.
 
     enough vectors             → centres are trained, once
-    4,096 fresh rows           → they move into cells, in the transaction that adds
+    1,024 fresh rows           → some move into cells, in the transaction that adds
+    256 more fresh rows        → cells that became too large are split, small ones dissolved (upkeep.py)
+    half of the rows are new   → searches are calibrated again, a few queries at a time (calibration.py)
+    after deletes              → some cells are written again without what is gone
     after a large add, merge() → all fresh rows move, a transaction full at a time; if there are far too few cells
                                  by now, all are made anew
-    after fresh rows moved     → cells that became too large are split, small ones dissolved (upkeep.py)
-    after deletes              → some cells are written again without what is gone
 
-What a transaction lists is bounded; what is left stays fresh, is scanned, and the next ones list it. The codes of an
-encoder that was trained again belong into the same cells, so centres outlive them.
+What a transaction does is bounded: a small one does one of these things. Rows that are left stay fresh, are scanned,
+and the next ones list them. The codes of an encoder that was trained again belong into the same cells, so the rows of
+cells outlive them: the transaction that makes new codes valid copies them into the cells.
 """
 
 from __future__ import annotations
@@ -28,25 +30,34 @@ from ...encoders import Encoder
 from ...encoders.coder import Coder
 from ...errors import DamagedError, ParameterError
 from ..base import Progress, Structure
-from . import calibration, checking, entries, listing, upkeep
+from . import calibration, checking, entries, listing, sampled, upkeep
 from .found import Cells as Found
 from .found import find
-from .kernel import store_codes
+from .kernel import store_codes, stored_codes
 from .options import LEAST_ROWS, MAX_CELLS, Cells, choose_count
 from .training import SAMPLE_ROWS
 from .vectors import available, coder_of, options_of
 
 #: Fresh rows move into cells when there are so many.
-LUMP_ROWS = 4096
+LUMP_ROWS = 1024
+
+#: Where there are many more, because codes were written again, so many move at a time.
+_MANY_ROWS = 2048
 
 #: An add that begins cells trains at most so many; the number then grows with the index.
 _FIRST_CELLS = 1024
 
-#: An add splits at most so many cells, and a transaction of merge() so many.
-_SPLITS, _MANY_SPLITS = 48, 256
+#: An add that sees to cells compares so many entries, and a transaction of merge() so many.
+_SEEN_TO, _SEEN_TO_AT_ONCE = 8192, 1 << 20
+
+#: A cell of many new rows is split again and again: a large add sees to cells so many times, and merge() at the end.
+_FEW_ROUNDS, _ROUNDS = 4, 12
 
 #: merge() makes all cells anew where there should be so many times as many.
 _OUTGROWN = 2
+
+#: With more rows in cells than this, all are listed anew, step by step, when their codes were replaced.
+_MOST_RESTORED = 1 << 20
 
 #: A larger add does not begin cells itself: they are made after it.
 _LARGE_ADD = 16_256
@@ -149,22 +160,35 @@ class CellsStructure(Structure):
         return min(LEAST_ROWS, SAMPLE_ROWS * self.count) if self.count else LEAST_ROWS
 
     def follow(self, writer: Writer, changed: int, gone: Sequence[int]) -> None:
-        """Move a lump of fresh rows into cells: twice those that were changed, and 4,096.
+        """Move a lump of fresh rows into cells, twice those that were changed and more, or see to the cells.
 
         So what an earlier transaction left is caught up with, but not all at once.
         """
         state = writer.state
         if state.cells and (gone or state.count < state.stored):
             upkeep.sweep(writer, changed)
-        if not self.due(state, everything=False) or not available(writer):
-            return
         if not state.cells:
-            if changed >= _LARGE_ADD:
+            if not self.due(state, everything=False) or changed >= _LARGE_ADD or not available(writer):
                 return
             listing.begin(writer, min(self._count(state.count), _FIRST_CELLS))
-        if state.cells:
-            self._list(writer, LUMP_ROWS + 2 * changed, _SPLITS)
-            self._prepare_searching(writer)
+        if not state.cells or not self.codes or not available(writer):
+            return
+        fresh, large = state.rows - state.listed, changed >= LUMP_ROWS // 2
+        lists = fresh >= LUMP_ROWS
+
+        def passed(rows: int) -> bool:
+            """Whether the change has made the fresh rows pass a multiple of ``rows``."""
+            return fresh // rows > (fresh - changed) // rows
+
+        if lists:
+            more = LUMP_ROWS // 2 if fresh < 4 * LUMP_ROWS + 2 * changed else _MANY_ROWS
+            self._list(writer, more + 2 * changed, 1)
+        if large:
+            self._maintain(writer, max(_SEEN_TO, 8 * changed), _FEW_ROUNDS)
+        elif passed(LUMP_ROWS // 4) and not lists:
+            self._maintain(writer, _SEEN_TO, 1)
+        elif passed(LUMP_ROWS // 16) and not lists:
+            self._calibrate(writer, 1)
 
     def due(self, state: State, *, everything: bool) -> bool:
         """Whether there are enough fresh rows; and enough vectors for cells, where there are none."""
@@ -190,25 +214,40 @@ class CellsStructure(Structure):
             self.remove_all(writer)
         if not state.cells:
             listing.begin(writer, count)
-        self._list(writer, max(1, COMMIT_BYTES // self._row_bytes(state)), _MANY_SPLITS)
-        self._prepare_searching(writer)
+        self._list(writer, max(1, COMMIT_BYTES // self._row_bytes(state)), None)
+        self._maintain(writer, _SEEN_TO_AT_ONCE, _ROUNDS if state.listed == state.rows else 1)
+        self._calibrate(writer, None)
 
-    def _prepare_searching(self, writer: Writer) -> None:
-        """Store the codes of new centres; and measure the rule anew, where cells have changed much.
+    def _list(self, writer: Writer, rows: int, threads: int | None) -> None:
+        """List so many rows."""
+        state = writer.state
+        listing.list_rows(writer, min(state.rows, state.listed + rows), spill=self.spill, threads=threads)
+
+    def _maintain(self, writer: Writer, work: int, rounds: int) -> None:
+        """See to the cells, so many times, comparing so many entries each; and store the codes of new centres."""
+        changed = stored_codes(writer) is None
+        for _ in range(rounds):
+            if not upkeep.maintain(writer, self._count(writer.state.count), work, spill=self.spill):
+                break
+            changed = True
+        coder = coder_of(writer, options_of(writer))
+        found = find(writer, {}) if changed and coder.present else None
+        if found is not None:
+            store_codes(writer, found, coder)
+
+    def _calibrate(self, writer: Writer, steps: int | None) -> None:
+        """Where cells have changed much, measure the rule anew; so many steps of that, or all.
 
         Not before nearly all rows are in cells, nor without the encoder.
         """
-        state, options = writer.state, options_of(writer)
-        if state.rows - state.listed >= LUMP_ROWS or not coder_of(writer, options).present:
+        state = writer.state
+        if not calibration.is_due(self.rule, state) or state.rows - state.listed >= 2 * LUMP_ROWS:
             return
-        found = self.find(Store(writer, options))
-        if found is None:
+        found = find(writer, self.rule)
+        if found is None or not coder_of(writer, options_of(writer)).present:
             return
-        store_codes(writer, found, coder_of(writer, options))
-        if calibration.is_due(self.rule, state):
-            found = find(writer, self.rule)  # what was written may have moved it
-            assert found is not None
-            rule = calibration.calibrated(writer, found)
+        rule = calibration.advance(writer, found, steps)
+        if rule is not None:
             writer.put(keys.META, keys.SUBSET, replace(self, rule=rule).to_record())
 
     def row_bytes(self) -> int:
@@ -218,6 +257,7 @@ class CellsStructure(Structure):
     def remove_all(self, writer: Writer) -> None:
         """Remove entries and centres."""
         entries.remove_prefix(writer, b"cktz")
+        sampled.forget(writer)
         writer.state.cells = 0
 
     def clear(self, writer: Writer) -> None:
@@ -225,8 +265,20 @@ class CellsStructure(Structure):
         state = writer.state
         if state.listed:
             entries.remove_prefix(writer, b"ktz")
+            sampled.forget(writer)
             state.listed = 0
             state.relisted += 1
+
+    def places(self, writer: Writer) -> listing.Places | None:
+        """The rows of all cells, unless these are too many for a transaction, or vectors are what codes stand for."""
+        if writer.state.listed > _MOST_RESTORED or options_of(writer).keep_vectors is None:
+            return None
+        return listing.places(writer)
+
+    def restore(self, writer: Writer, places: listing.Places | None) -> None:
+        """The same rows in the same cells, with the codes of now."""
+        if places is not None and self.codes and writer.state.cells:
+            listing.restore(writer, places)
 
     def give_way(self, writer: Writer, other: Structure | None) -> None:
         """Centres are removed, too, unless the same was asked for again."""
@@ -247,12 +299,6 @@ class CellsStructure(Structure):
 
     def _row_bytes(self, state: State) -> int:
         return (state.code_size + 4) * (1 + self.spill)
-
-    def _list(self, writer: Writer, rows: int, splits: int) -> None:
-        """List so many rows, and see to the cells."""
-        state = writer.state
-        listing.list_rows(writer, min(state.rows, state.listed + rows), spill=self.spill)
-        upkeep.maintain(writer, self._count(state.count), splits, spill=self.spill)
 
     # -- checking -----------------------------------------------------------------------------
 

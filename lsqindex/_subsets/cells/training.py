@@ -69,14 +69,20 @@ def train(vectors: Vectors, count: int, threads: int, seed: int = 0) -> Vectors:
 
 
 def halve(vectors: Vectors) -> Vectors | None:
-    """Two centres, from two vectors that are far apart; None where all vectors are equal, or nearly."""
+    """Two centres: halves along the line between two vectors that are far apart, then Lloyd's algorithm.
+
+    (From these two vectors themselves it often finds a few outliers and the rest.) None where all vectors are equal, or
+    nearly.
+    """
     apart = np.square(vectors - vectors.mean(axis=0)).sum(axis=1)
     one = vectors[np.argmax(apart)]
     apart = np.square(vectors - one).sum(axis=1)
     if not apart.max() > 0:
         return None
-    rng = np.random.default_rng(0)
-    centres = _lloyd(vectors, np.stack([one, vectors[np.argmax(apart)]]), 1, rng)
+    along = vectors @ (vectors[np.argmax(apart)] - one)
+    order = np.argsort(along, kind="stable")
+    halves = np.stack([vectors[part].mean(axis=0) for part in np.array_split(order, 2)])
+    centres = _lloyd(vectors, halves, 1, np.random.default_rng(0))
     return None if np.array_equal(centres[0], centres[1]) else centres
 
 

@@ -1,7 +1,7 @@
 """Cells stay as they should be while rows come and go.
 
     split      a cell past its limit, or the largest while there are too few: two new cells, by 2-means
-    dissolve   a cell that is nearly empty: none
+    dissolve   a cell that is nearly empty: none. Such cells do not count when there should be more
     both       its rows, and those of neighbours that are now nearer to a new centre, are assigned anew among the
                centres there
     sweep      after deletes: a few cells are written again without the rows that are gone
@@ -30,10 +30,16 @@ from .vectors import RowVectors
 Places = NDArray[np.int64]
 
 #: A cell is split when it is so many times as large as the mean should be, and dissolved at such a share of it.
-_LIMIT, _SMALL = 3.0, 1 / 16
+_LIMIT, _SMALL = 3.0, 1 / 8
+
+#: Many rows are in no cell if they are more than such a share.
+_WAITING = 1 / 8
 
 #: A cell of so few entries is never split: its halves would be read no faster.
 _LEAST = 64
+
+#: Cells to be split are chosen from so many times as many.
+_CHOSEN_FROM = 4
 
 #: Of a cell that is split or dissolved, so many neighbours are re-assigned.
 _NEIGHBOURS = 16
@@ -48,21 +54,36 @@ _EQUAL = 1e-8
 _GONE, _SWEPT = 1 / 8, 8
 
 
-def maintain(writer: Writer, target: int, most: int, *, spill: bool) -> None:
-    """Split and dissolve cells, at most ``most`` of each, so that there are about ``target``.
+def maintain(writer: Writer, target: int, work: int, *, spill: bool) -> bool:
+    """Split and dissolve cells so that there are about ``target``; about ``work`` entries are compared for it.
 
-    ``spill``: rows are in two cells, as soon as there are two.
+    None is dissolved while many rows are in no cell: those that belong into the small ones may be among them.
+    ``spill``: rows are in two cells, as soon as there are two. Whether there was anything to do.
     """
     cells = find(writer, {})
     if cells is None:
-        return
+        return False
     vectors = RowVectors(writer)
     sizes = cells.counts.sum(axis=1, dtype=np.int64)
     mean = sizes.sum() / target
-    small = _smallest(sizes, mean, most)
-    split, parts = _halves(writer, vectors, cells, _largest(cells, sizes, mean, target, most))
-    if len(split) or len(small):
-        _reassign(writer, vectors, cells, np.concatenate([split, small]), parts, spill=spill)
+    state = writer.state
+    waiting = state.rows - state.listed > _WAITING * state.stored
+    most = max(1, int(work / max(1.0, (1 + _NEIGHBOURS) * sizes.mean())))
+    if not waiting and (sizes == 0).any() and sizes.any():
+        _remove(writer, cells.numbers[sizes == 0])
+        writer.state.relisted += 1
+        return True  # what was found is void
+    small = _smallest(sizes, mean, 0 if waiting else -(-most // 2))
+    large = _largest(cells, sizes, mean, target)
+    if len(large) > (some := max(1, most - len(small))):
+        # Not always the largest ones: those that cannot be split would stand in the way of the others.
+        rng = np.random.default_rng(writer.txn.id())
+        large = large[np.sort(rng.permutation(min(len(large), _CHOSEN_FROM * some))[:some])]
+    split, parts = _halves(writer, vectors, cells, large)
+    if not len(split) and not len(small):
+        return False
+    _reassign(writer, vectors, cells, np.concatenate([split, small]), parts, spill=spill)
+    return True
 
 
 def _smallest(sizes: Places, mean: float, most: int) -> Places:
@@ -72,14 +93,15 @@ def _smallest(sizes: Places, mean: float, most: int) -> Places:
     return small
 
 
-def _largest(cells: Cells, sizes: Places, mean: float, target: int, most: int) -> Places:
-    """Cells to be split, if they can be."""
+def _largest(cells: Cells, sizes: Places, mean: float, target: int) -> Places:
+    """Cells to be split, if they can be; the largest first."""
     lengths = np.square(cells.centres, dtype=np.float64).sum(axis=1)
     equal = np.square(cells.spreads, dtype=np.float64) <= _EQUAL * lengths
     order = np.argsort(np.where(equal, 0, -sizes), kind="stable")
     order = order[~equal[order]]
-    wanted = max(target - len(sizes), int((sizes[order] > _LIMIT * mean).sum()))
-    order = order[: min(most, wanted)]
+    wanted = max(target - int((sizes >= _SMALL * mean).sum()), int((sizes[order] > _LIMIT * mean).sum()))
+    wanted = max(0, min(wanted, 2 * target - len(sizes)))
+    order = order[:wanted]
     large: Places = order[sizes[order] > max(mean, _LEAST)]
     return large
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lsqindex import Cells, Index
+from lsqindex._storage.format import keys, records
 from lsqindex._storage.store import Store
 from lsqindex._subsets import stored as subsets
+from lsqindex._subsets.cells import sampled
 from lsqindex._subsets.cells.calibration import is_due
 from lsqindex._subsets.cells.rule import EVERYTHING, KS, RECALLS, name_of, rule_for, spare_of
+from lsqindex._subsets.cells.vectors import RowVectors
 from tests.subsets.cells.made import around, make
 
 
@@ -69,3 +74,64 @@ def test_cells_are_calibrated_again_when_half_of_their_rows_are_new() -> None:
     assert len(index) == 900 and after["rows"] == 900 and after["end"] > before["end"]
     assert after != before
     index.close()
+
+
+def test_small_adds_calibrate_step_by_step(tmp_path: Path) -> None:
+    """Each answers a few queries, and they are kept in the file; the last one measures the rule."""
+    index = Index.create(tmp_path / "index.lsq", 16, encoder="lsh", bits=40, keep_vectors="float32", subset=Cells(20))
+    index.train(around(50)).add(around(900), ids=np.arange(900))
+    index.merge()
+    index.add(20 + around(460, seed=1), ids=np.arange(460), upsert=True)
+    before, steps = rule_of(index), [0]
+    for seed in range(2, 40):
+        index.add(20 + around(64, seed=seed)[:64], ids=np.arange(64), upsert=True)
+        index.close()
+        index = Index.open(tmp_path / "index.lsq")
+        with index._reader() as reader:
+            steps.append(sampled.stored(reader)[0])
+        assert index.check() == []
+        if rule_of(index) != before:
+            break
+    assert rule_of(index) != before and steps[-1] == 0
+    assert max(steps) >= 3 and set(np.diff(steps[:-1])) <= {0, 1}
+    index.close()
+
+
+@pytest.mark.parametrize(
+    ("forge", "told"),
+    [
+        (lambda value: value[:-1] + b"\0", "wrong checksum"),
+        (lambda value: _forged(value, first=0), "something else"),
+        (lambda value: _forged(value, width=4), "something else"),
+        (lambda value: _forged(value, words=9), "impossible"),
+        (lambda value: _forged(value, words=np.float32(np.nan).view(np.uint32)), "impossible"),
+    ],
+)
+def test_check_finds_answers_that_cannot_be(forge: Any, told: str) -> None:
+    index = make(keep_vectors="float32", subset=Cells(20))
+    index.add(around(900))
+    index.merge()
+    with index._writer() as writer:
+        found = subsets.read(writer).find(Store(writer, index._options))  # type: ignore[union-attr]
+        answers: Any = sampled.answered(writer, found, RowVectors(writer), 0)
+        sampled.store(writer, 1, answers)
+        assert sampled.stored(writer)[0] == 1
+        known: Any = sampled.stored(writer)[1][0]
+        assert all(np.array_equal(one, other) for one, other in zip(known, answers, strict=True))
+        writer.commit()
+    assert index.check() == []
+    with index._writer() as writer:
+        writer.put(keys.META, keys.ANSWERS, forge(bytes(writer.get(keys.META, keys.ANSWERS))))
+        writer.commit()
+    assert any(told in problem for problem in index.check())
+    index.merge()
+    index.close()
+
+
+def _forged(value: bytes, words: Any = None, **fields: Any) -> bytes:
+    """The record with other fields of its header, or with all words the same."""
+    header, payload = records.decode(value, "answers")
+    changed = np.frombuffer(payload, np.uint32).copy()
+    if words is not None:
+        changed[:] = words
+    return records.encode(replace(header, **fields), changed)

@@ -12,9 +12,12 @@ import pytest
 from lsqindex import Cells, Index
 from lsqindex._storage.format import keys, records
 from lsqindex._storage.store import Store
+from lsqindex._subsets import stored as subsets
 from lsqindex._subsets.cells import entries, structure, upkeep
 from lsqindex._subsets.cells.found import find
 from lsqindex._subsets.cells.options import choose_count
+from lsqindex._subsets.cells.training import halve
+from lsqindex._subsets.cells.vectors import RowVectors
 from tests.subsets.cells.made import around, entries_of, make
 
 
@@ -43,6 +46,14 @@ def probed(index: Index, queries: Any, probes: int) -> tuple[float, float]:
         read += len(there) / len(index)
         found += np.isin(wanted, [*fresh, *(ids[int(row)] for row in there if int(row) in ids)]).mean()
     return found / len(queries), read / len(queries)
+
+
+def cells_beyond(index: Index, mean: float) -> int:
+    """How many cells have a centre whose numbers are larger than that on the average."""
+    with index._reader() as reader:
+        cells = find(reader, {})
+        assert cells is not None
+        return int((cells.centres.mean(axis=1) > mean).sum())
 
 
 def living(index: Index) -> Any:
@@ -91,12 +102,102 @@ def test_cells_follow_vectors_that_drift() -> None:
     assert index.check() == []
     share, read = probed(index, other[::50], 6)
     assert share > 0.85 and read < 0.5
-    with index._reader() as reader:
-        cells = find(reader, {})
-        assert cells is not None
-        near = (cells.centres.mean(axis=1) > 25).sum()
-    assert near > 0.5 * choose_count(2_000)  # most of the cells are where the vectors are now
+    assert cells_beyond(index, 25) > 0.5 * choose_count(2_000)  # most of the cells are where the vectors are now
     index.close()
+
+
+def test_cells_outlive_a_listing_of_all_rows_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are listed in their order: cells of the last ones are empty until the end, and must not be dissolved."""
+    monkeypatch.setattr(structure, "_MANY_ROWS", 256)
+    index = make(subset="cells", keep_vectors="float32")
+    index.add(around(2_000))
+    index.add(around(2_000, seed=3) + 50)
+    index.merge()
+    told = index.stats()["cells"]
+    assert told["largest"] < 1_000  # the second 2,000 were in two cells first
+    before = cells_beyond(index, 25)
+    assert before > 5
+    with index._writer() as writer:
+        own = subsets.read(writer)
+        assert own is not None
+        writer.run(own.clear)
+        writer.commit()
+    for seed in range(100):
+        if index.stats()["fresh"] < 128:
+            break
+        index.add(around(70, seed=seed))
+        assert cells_beyond(index, 25) >= before
+    assert index.stats()["fresh"] < 128 and index.check() == []
+    index.close()
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_new_codes_take_the_place_of_the_old_ones_in_their_cells(
+    restored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not restored:
+        monkeypatch.setattr(structure, "_MOST_RESTORED", 100)
+    index = make(subset=Cells(30), keep_vectors="float32")
+    index.add(around(2_000))
+    index.merge()
+    index.delete(np.arange(0, 2_000, 3))
+    index.add(around(40, seed=2))
+
+    def homes() -> list[set[int]]:
+        with index._reader() as reader:
+            cells = find(reader, {})
+            assert cells is not None
+            alive = set(living(index).tolist())
+            return [set(rows.tolist()) & alive for rows in entries_of(cells, reader.state.code_size, reader.state.head)]
+
+    before, fresh = homes(), index.stats()["fresh"]
+    monkeypatch.setattr(subsets, "settle", lambda writer: None)
+    index.reencode("lsh", bits=96, seed=1)
+    assert index.check() == []
+    if restored:
+        assert homes() == before and index.stats()["fresh"] == fresh
+    else:
+        assert index.stats()["fresh"] == 2_040  # deleted ones, too
+    index.merge()
+    assert index.check() == [] and index.stats()["fresh"] == 0
+    index.close()
+
+
+def test_what_an_add_looks_at_does_not_grow_with_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    get = RowVectors.__getitem__
+
+    def counted(own: RowVectors, rows: Any) -> Any:
+        looked_at[-1] += len(rows)
+        return get(own, rows)
+
+    monkeypatch.setattr(RowVectors, "__getitem__", counted)
+    monkeypatch.setattr(structure, "_SEEN_TO", 1_000)
+    monkeypatch.setattr(structure, "_MANY_ROWS", 256)
+    most = []
+    for n in (3_000, 12_000):
+        index = make(subset="cells", keep_vectors="float32")
+        looked_at.append(0)
+        index.add(around(n))
+        index.merge()
+        looked_at.clear()
+        for seed in range(200):
+            looked_at.append(0)
+            # As many again of another kind: cells are split and dissolved, and calibrated again.
+            index.add(around(20, seed=seed) + 30, ids=np.arange(20 * seed, 20 * seed + 20) % n, upsert=True)
+        assert index.check() == [] and sum(looked_at) > 4_000
+        most.append(max(looked_at))
+        index.close()
+    assert most[1] < 2 * most[0]
+
+
+def test_two_halves_are_found_beside_an_outlier() -> None:
+    rng = np.random.default_rng(0)
+    vectors = np.concatenate([rng.standard_normal((50, 4)), rng.standard_normal((50, 4)) + 6, [[0, 90, 0, 0]]])
+    two = halve(vectors.astype(np.float32))
+    assert two is not None
+    nearest = np.square(vectors[:, None] - two).sum(axis=2).argmin(axis=1)
+    assert np.bincount(nearest).min() > 40
 
 
 def test_deleted_rows_leave_the_cells_bit_by_bit() -> None:
@@ -150,7 +251,7 @@ def test_a_small_cell_is_dissolved_and_the_last_one_is_not() -> None:
     index.delete(near)
     before = index.stats()["cells"]["count"]
     with index._writer() as writer:
-        writer.run(lambda own: upkeep.maintain(own, 1, 100, spill=True))
+        writer.run(lambda own: upkeep.maintain(own, 1, 1 << 20, spill=True))
         writer.commit()
     assert 1 <= index.stats()["cells"]["count"] < before
     assert index.check() == []
@@ -175,7 +276,7 @@ def test_a_split_copies_codes_and_keeps_both_entries_of_a_row() -> None:
     before = index.stats()["cells"]
     with index._writer() as writer:
         epoch = writer.state.relisted
-        writer.run(lambda own: upkeep.maintain(own, 40, 100, spill=True))
+        writer.run(lambda own: upkeep.maintain(own, 40, 1 << 20, spill=True))
         assert writer.state.relisted > epoch and writer.state.cells > 15
         writer.commit()
     after = index.stats()["cells"]
