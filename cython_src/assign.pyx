@@ -7,6 +7,7 @@ The GIL is released.
 import numpy as np
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -237,6 +238,28 @@ def rows(const uint64_t[::1] addresses not None, const int64_t[::1] counts not N
                        <size_t>counts[i] * sizeof(uint32_t))
                 at += counts[i]
     return out
+
+
+def centres(const uint64_t[::1] addresses not None, int64_t dim):
+    """(centres, spreads, sound): of verified payloads of ``dim`` numbers and one more each; whether all are finite, and
+    no spread is negative."""
+    cdef int64_t i, j, n = addresses.shape[0]
+    cdef bint fine = True
+    cdef const uint8_t *payload
+    if dim < 1:
+        raise ValueError("centres: no dimensions")
+    points, spreads = np.empty((n, dim), np.float32), np.empty(n, np.float32)
+    cdef float[:, ::1] to = points
+    cdef float[::1] away = spreads
+    with nogil:
+        for i in range(n):
+            payload = <const uint8_t *><uintptr_t>addresses[i]
+            memcpy(&to[i, 0], payload, <size_t>dim * sizeof(float))
+            memcpy(&away[i], payload + dim * <int64_t>sizeof(float), sizeof(float))
+            for j in range(dim):
+                fine = fine and isfinite(to[i, j])
+            fine = fine and isfinite(away[i]) and away[i] >= 0
+    return points, spreads, bool(fine)
 
 
 def sound(const uint64_t[::1] addresses not None, const int64_t[::1] sizes not None, const uint32_t[::1] numbers not None,

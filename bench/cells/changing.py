@@ -168,7 +168,9 @@ def _adding(run: Run, name: str) -> dict[str, Any]:
         "queries/s": busy,
         "ratio": busy / quiet,
         "added/s": done["added"] / done["seconds"],
-        "worst add ms": 1000 * done["worst"],
+        "add ms": 1000 * done["median"],
+        "99 % ms": 1000 * done["late"],
+        "worst ms": 1000 * done["worst"],
         "found": there,
     }
 
@@ -195,3 +197,4 @@ def adding_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
         yield at_least(f"queries/s while {plan.rate:,} vectors/s are added / quiet, {row.data}", 0.7, row["ratio"])
         yield at_least(f"vectors added a second, {row.data}", 0.95 * plan.rate, row["added/s"])
         yield at_least(f"added vectors that are found, {row.data}", 1, row["found"])
+        yield at_most(f"ms of the slowest add of {plan.batch} vectors, {row.data}", 300, row["worst ms"])

@@ -15,7 +15,7 @@ from lsqindex import Index
 
 
 def main(path: str, file: str, batch: int, rate: int) -> None:
-    vectors, worst, added = np.load(file), 0.0, 0
+    vectors, times, added = np.load(file), [], 0
     with Index.open(path) as index:
         first = len(index)
         print("open", flush=True)
@@ -24,10 +24,11 @@ def main(path: str, file: str, batch: int, rate: int) -> None:
             began = time.perf_counter()
             added += len(index.add(vectors[added : added + batch], threads=1))
             now = time.perf_counter()
-            worst = max(worst, now - began)
+            times.append(now - began)
             time.sleep(max(0.0, start + added / rate - now))
         seconds = time.perf_counter() - start
-    print(json.dumps({"added": added, "first": first, "seconds": seconds, "worst": worst}))
+    told = {"worst": max(times), "late": float(np.quantile(times, 0.99)), "median": float(np.median(times))}
+    print(json.dumps({"added": added, "first": first, "seconds": seconds, **told}))
 
 
 if __name__ == "__main__":

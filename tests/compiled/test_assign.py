@@ -90,6 +90,22 @@ def test_entries_are_packed_as_codes_are_and_back(width: int, head: int) -> None
     assert assign.sound(*told, 1_000, entries=True) == 4 and assign.sound(*told, int(rows[0]), entries=True) == 0
 
 
+def test_centres_are_copied_and_looked_at() -> None:
+    table = random(5, 8)
+    table[:, 7] = np.abs(table[:, 7])
+    payloads = [row.tobytes() for row in table]
+    addresses = records.places(payloads)[0]
+    points, spreads, sound = assign.centres(addresses, 7)
+    assert np.array_equal(points, table[:, :7]) and np.array_equal(spreads, table[:, 7]) and sound
+    for place, wrong in ((3, np.nan), (6, np.inf), (7, np.nan), (7, -0.5)):
+        other = table.copy()
+        other[4, place] = wrong
+        payloads = [row.tobytes() for row in other]
+        assert not assign.centres(records.places(payloads)[0], 7)[2]
+    with pytest.raises(ValueError, match="dimensions"):
+        assign.centres(addresses, 0)
+
+
 def test_sums_and_living_rows_are_those_of_plain_numpy() -> None:
     vectors, labels = random(100, 9), np.random.default_rng(0).integers(0, 7, 100).astype(np.uint32)
     wanted = np.stack([vectors[labels == label].astype(np.float64).sum(axis=0) for label in range(7)])

@@ -104,12 +104,10 @@ def _look_up(source: Reader | Writer, epoch: tuple[int, int, int], old: _Known |
         both[1][at, column] = addresses[part] + np.uint64(records.HEADER_SIZE)
     if len(names) != state.cells or (both[0][:, 1] > TAIL_ENTRIES).any() or (counts[centres] != 1).any():
         raise DamagedError(f"cells: {len(names)} cells, expected {state.cells}; or one is too large; {records.REMEDY}")
-    floats = np.frombuffer(b"".join(values[centres]), np.uint8).reshape(len(names), records.HEADER_SIZE + width)
-    table = np.ascontiguousarray(floats[:, records.HEADER_SIZE :]).view("<f4")
-    spreads = np.ascontiguousarray(table[:, dim], np.float32)
-    if not np.isfinite(table).all() or (spreads < 0).any():
+    points, spreads, sound = _assign.centres(addresses[centres] + np.uint64(records.HEADER_SIZE), dim)
+    if not sound:
         raise DamagedError(f"cells: a centre or a spread that is not finite; {records.REMEDY}")
-    found = Cells(names, np.ascontiguousarray(table[:, :dim], np.float32), spreads, *both, state.listed, {})
+    found = Cells(names, points, spreads, *both, state.listed, {})
     return _Known(epoch, found, which, checksums, sizes)
 
 

@@ -1,8 +1,8 @@
 """Cells as a subset structure: configuration, and what is done when.
 
     enough vectors             → centres are trained, once
-    1,024 fresh rows           → some move into cells, in the transaction that adds
-    256 more fresh rows        → cells that became too large are split, small ones dissolved (upkeep.py)
+    2,048 fresh rows           → half of them move into cells, in the transaction that adds
+    512 more fresh rows        → cells that became too large are split, small ones dissolved (upkeep.py)
     half of the rows are new   → searches are calibrated again, a few queries at a time (calibration.py)
     after deletes              → some cells are written again without what is gone
     after a large add, merge() → all fresh rows move, a transaction full at a time; if there are far too few cells
@@ -39,7 +39,7 @@ from .training import SAMPLE_ROWS
 from .vectors import available, coder_of, options_of
 
 #: Fresh rows move into cells when there are so many.
-LUMP_ROWS = 1024
+LUMP_ROWS = 2048
 
 #: Where there are many more, because codes were written again, so many move at a time.
 _MANY_ROWS = 2048
@@ -48,7 +48,7 @@ _MANY_ROWS = 2048
 _FIRST_CELLS = 1024
 
 #: An add that sees to cells compares so many entries, and a transaction of merge() so many.
-_SEEN_TO, _SEEN_TO_AT_ONCE = 8192, 1 << 20
+_SEEN_TO, _SEEN_TO_AT_ONCE = 12_288, 1 << 20
 
 #: A cell of many new rows is split again and again: a large add sees to cells so many times, and merge() at the end.
 _FEW_ROUNDS, _ROUNDS = 4, 12
