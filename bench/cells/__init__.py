@@ -85,9 +85,9 @@ BENCHMARK = Benchmark[Plan, Run](
         "changed": Section(
             changing.changed,
             ("data", "queries", "system", "recall10@10", "queries/s", "µs", "ratio", "low", "high"),
-            "The last half of the vectors in adds of 100; and the first half replaced, 100 at a time, by vectors of "
-            "the other data set, projected to as many dimensions (half of the queries are of that one, too). ratio: "
-            "queries/s over those of an index of the same vectors that was built in one go.",
+            "The last half of the vectors in adds of 100, or all of them; and the first half replaced, 100 at a time, "
+            "by vectors of the other data set, projected to as many dimensions (half of the queries are of that one, "
+            "too). ratio: queries/s over those of an index of the same vectors that was built in one go.",
             bars=changing.changed_bars,
         ),
         "adding": Section(

@@ -65,14 +65,16 @@ def built_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
 
 # -- changed: beside an index that was built in one go -----------------------------------------------------------------
 
-FRESH, GROWN = "in one go", "last half in small adds"
+FRESH, GROWN, SMALL = "in one go", "last half in small adds", "all in small adds"
 FRESH_OTHER, REPLACED = "half of another, in one go", "half replaced by another"
+#: What is compared with what was built in one go.
+_COMPARED = {FRESH: (GROWN, SMALL), FRESH_OTHER: (REPLACED,)}
 
 
 def changed(run: Run) -> Iterator[Question]:
     for name in run.plan.changed:
         for mode in MODES:
-            for system in (FRESH, GROWN, FRESH_OTHER, REPLACED):
+            for system in (FRESH, GROWN, SMALL, FRESH_OTHER, REPLACED):
                 yield ask(name, system, {"queries": mode}, run.together, (mode, system), _changed, name)
 
 
@@ -82,9 +84,10 @@ def _changed(run: Run, name: str) -> dict[Any, dict[str, Any]]:
     source = data.load(name)
     half, n, step = len(source.base) // 2, len(source.base), run.plan.batch
 
-    def grow(index: Index) -> None:
-        index.add(source.base[:half])
-        for first in range(half, n, step):
+    def grow(index: Index, at_once: int) -> None:
+        if at_once:
+            index.add(source.base[:at_once])
+        for first in range(at_once, n, step):
             index.add(source.base[first : min(n, first + step)])
 
     def drift(index: Index) -> None:
@@ -95,16 +98,17 @@ def _changed(run: Run, name: str) -> dict[Any, dict[str, Any]]:
 
     paths = {
         FRESH: (source, shelf.path(source, str(n), lambda index: index.add(source.base))),
-        GROWN: (source, shelf.path(source, "grown", grow)),
+        GROWN: (source, shelf.path(source, "grown", lambda index: grow(index, half))),
+        SMALL: (source, shelf.path(source, "small", lambda index: grow(index, 0))),
         FRESH_OTHER: (drifted, shelf.path(source, "other", lambda index: index.add(drifted.base))),
         REPLACED: (drifted, shelf.path(source, "replaced", drift)),
     }
     found: dict[Any, dict[str, Any]] = {}
-    for one, other in ((FRESH, GROWN), (FRESH_OTHER, REPLACED)):
+    for one, others in _COMPARED.items():
         with ExitStack() as stack:
             own = {
                 what: systems.lsqindex(what, stack.enter_context(Index.open(paths[what][1], read_only=True)))
-                for what in (one, other)
+                for what in (one, *others)
             }
             asked = paths[one][0]
             for mode in MODES:
@@ -125,14 +129,14 @@ def _drifted(plan: Plan, name: str) -> Dataset:
 
 
 def changed_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
-    for one, other in ((FRESH, GROWN), (FRESH_OTHER, REPLACED)):
-        for row in rows.of("changed", system=other):
+    for one, others in _COMPARED.items():
+        for row in [row for other in others for row in rows.of("changed", system=other)]:
             beside = rows.one("changed", system=one, data=row.data, queries=row["queries"])
             assert beside is not None
             what = f"{row.data}, {row['queries']}"
             points = 100 * (row["recall10@10"] - beside["recall10@10"])
-            yield at_least(f"recall10@10, {other}, points above {one}, {what}", -0.5, points)
-            yield at_least(f"queries/s, {other} / {one}, {what}", 0.85, row["ratio"])
+            yield at_least(f"recall10@10, {row.system}, points above {one}, {what}", -0.5, points)
+            yield at_least(f"queries/s, {row.system} / {one}, {what}", 0.85, row["ratio"])
 
 
 # -- adding: searches while another process adds -----------------------------------------------------------------------

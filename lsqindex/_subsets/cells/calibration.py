@@ -66,13 +66,16 @@ def is_due(stored: Mapping[str, float], state: State) -> bool:
 
 
 def advance(writer: Writer, found: Cells, steps: int | None) -> dict[str, float] | None:
-    """Answer queries, in so many steps, or in all that are left; the rule of these cells when there are enough."""
+    """Answer queries, in so many steps, or in all that are left; the rule of these cells when there are enough.
+
+    To find the rule is a step, too.
+    """
     vectors, wanted = RowVectors(writer), sampled.steps_of(writer.state.count)
     done, parts = sampled.stored(writer)
     last = wanted if steps is None else min(wanted, done + steps)
     parts += [sampled.answered(writer, found, vectors, step) for step in range(done, last)]
     answers = sampled.together(parts)
-    if last < wanted:
+    if steps is not None and done < wanted:
         sampled.store(writer, last, answers)
         return None
     rule = _fitted(writer, found, vectors, answers)
@@ -108,17 +111,20 @@ class _Fit:
         #: Rows in the cells from each place on.
         self._rows = found.counts.sum() * (1 - np.arange(self._cells) / self._cells)
         self._means, self._deviations = _spread(sample, found, metric, tau)
+        self._expected: dict[tuple[float, int, float], NDArray[np.bool_]] = {}
 
     def tried(self, slope: float, spare: float) -> tuple[float, float, float, float]:
         """A slope and a spare, how many cells are visited on the average, and what queries near to nothing miss."""
-        needed, reach = self._needed(slope, spare, 10, 0.95), self.reach(slope, spare, 10, 0.95)
-        kinds = self._sample.kinds
+        needed = self._needed(slope, spare, 10, 0.95)
+        reach, kinds = self._reach(needed, 0.95), self._sample.kinds
         missed = max(float((needed[kinds == kind] > reach).mean()) for kind in (MEANS, RANDOM))
         return slope, spare, float(self._visited(reach, slope, spare)[kinds <= BETWEEN].mean()), missed
 
     def reach(self, slope: float, spare: float, k: int, recall: float) -> float:
         """The reach for a recall, with which enough neighbours are found of rows and of points between them."""
-        needed = self._needed(slope, spare, k, recall)
+        return self._reach(self._needed(slope, spare, k, recall), recall)
+
+    def _reach(self, needed: Floats, recall: float) -> float:
         reach = -_FARTHEST
         for kind, share in ((ROWS, _BY_CELLS), (BETWEEN, _OF_OTHERS)):
             own = needed[self._sample.kinds == kind]
@@ -146,9 +152,12 @@ class _Fit:
 
     def _expects(self, spare: float, k: int, recall: float) -> NDArray[np.bool_]:
         """Where the rule expects too many neighbours in the cells from there on, (queries, cells)."""
+        if (spare, k, recall) in self._expected:
+            return self._expected[spare, k, recall]
         share = spare * (1 - recall) * k / self._rows
         limits = np.interp(np.log(share), np.log(_SHARES), _QUANTILES, right=-_FARTHEST_NORMAL).astype(np.float32)
         expects: NDArray[np.bool_] = self._means - self._sample.far[:, [k - 1]] < limits * self._deviations
+        self._expected[spare, k, recall] = expects
         return expects
 
 

@@ -38,13 +38,13 @@ from .vectors import RowVectors, coder_of, options_of, stored_chunks
 _WORK, FEWEST, _MOST = 1 << 24, 48, 128
 
 #: Of these, so many are answered at a time.
-_STEP = 8
+_STEP = 4
 
 #: Kinds of queries.
 ROWS, BETWEEN, MEANS, RANDOM = range(4)
 
-#: Queries that are near to nothing take long: one of each kind at a time. Means are of so many rows.
-_FAR, _MEAN_OF = 1, 8
+#: Queries that are near to nothing take long: one of each kind every so many steps. Means are of so many rows.
+_FAR, _MEAN_OF = 2, 8
 
 #: A row number that stands for no row.
 _NO_ROW = (1 << 32) - 1
@@ -170,7 +170,7 @@ def _queries(vectors: RowVectors, step: int) -> tuple[Floats, NDArray[np.int64],
     some = rng.choice(rows, min(2 * _STEP, len(rows)), replace=False)
     own, half = vectors[some], len(some) // 2
     between = (own[:half] + own[half : 2 * half]) / 2
-    few = _FAR
+    few = int(step % _FAR == 0)
     means = own[rng.integers(0, len(own), (few, _MEAN_OF))].mean(axis=1)
     random = rng.standard_normal(means.shape).astype(np.float32)
     random *= np.linalg.norm(own, axis=1).mean() / np.linalg.norm(random, axis=1, keepdims=True)
