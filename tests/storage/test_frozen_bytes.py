@@ -241,4 +241,5 @@ def test_schemas_are_frozen() -> None:
         ("error", "float"),
         ("now", "float"),
         ("reviewed", "int"),
+        ("ideal", "float"),
     ]

@@ -283,7 +283,7 @@ def test_a_subset_structure_without_a_field_is_refused(name: str) -> None:
 
 
 # -- automatic training -----------------------------------------------------------------------------
-TRAINING = Training(sampled=10_000, vectors=12_000, error=0.25, now=0.5, reviewed=12_000)
+TRAINING = Training(sampled=10_000, vectors=12_000, error=0.25, now=0.5, reviewed=12_000, ideal=0.125)
 
 
 def test_the_record_of_a_training_goes_there_and_back() -> None:
@@ -295,7 +295,11 @@ def test_the_record_of_a_training_goes_there_and_back() -> None:
         "error": 0.25,
         "now": 0.5,
         "reviewed": 12_000,
+        "ideal": 0.125,
     }
+    # Earlier versions did not store the last one.
+    earlier = {name: value for name, value in vars(TRAINING).items() if name != "ideal"}
+    assert Training.from_record(meta.pack(earlier)) == replace(TRAINING, ideal=0.0)
 
 
 @pytest.mark.parametrize(
@@ -303,6 +307,7 @@ def test_the_record_of_a_training_goes_there_and_back() -> None:
     [
         {"sampled": -1},
         {"sampled": 1 << 62},
+        {"ideal": -0.1},
         {"vectors": None},
         {"vectors": 1.0},
         {"error": -0.5},
