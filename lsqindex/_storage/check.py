@@ -111,12 +111,11 @@ def _strangers(reader: Reader, store: Store) -> Iterator[str]:
     names = {keys.OPTIONS, keys.STATE, keys.ENCODER}
     names |= {keys.SUBSET} if state.format >= 2 else set()
     names |= {keys.TRAINING, keys.NEXT_ENCODER, keys.NEXT_TRAINING} if state.format >= 4 else set()
-    names |= {keys.ANSWERS} if state.cells else set()
     for db in reader.dbs:
         for name in reader.cursor(db).iternext(keys=True, values=False):
             key = bytes(name)
             if db == keys.META:
-                fine = key in names
+                fine = key in names or (state.cells > 0 and len(key) == 11 and key.startswith(keys.ANSWERS))
             elif db == keys.POSTINGS:
                 place = keys.postings_of(key)
                 fine = place is not None and place[0] == state.generation and place[1] < state.listed

@@ -4,7 +4,7 @@
     meta       "options" | "state" | "encoder"   msgpack
     meta       "subset"                          msgpack; only where the index has a subset structure
     meta       "training"                        msgpack; only where the index trained itself
-    meta       "answers"                         queries and their neighbours, while cells are being calibrated
+    meta       "answers" step:4                  queries and their neighbours, while cells are being calibrated
     meta       "next-encoder" | "next-training"  msgpack; the next generation's, while its codes are being written
     codes      "c" generation:4 row:4            codes from that row on
     codes      "d" segment:4                     which rows of a segment are deleted, a bit each
@@ -41,7 +41,7 @@ OPTIONS, STATE, ENCODER, SUBSET = b"options", b"state", b"encoder", b"subset"
 #: The last automatic training, and what belongs to the next generation of codes while that is being written.
 TRAINING, NEXT_ENCODER, NEXT_TRAINING = b"training", b"next-encoder", b"next-training"
 
-#: Queries whose neighbours are known, of a calibration that is not finished.
+#: What the keys of the queries of a calibration begin with.
 ANSWERS = b"answers"
 
 #: What the keys of all blocks of rows sorted by id begin with; also the key of the first block.
@@ -160,6 +160,11 @@ def cell_tail(number: int) -> bytes:
 def centre_codes(generation: int) -> bytes:
     """The codes of all centres."""
     return b"z" + struct.pack(">I", generation)
+
+
+def answers(step: int) -> bytes:
+    """Queries whose neighbours are known, of a calibration that is not finished: those of a step."""
+    return ANSWERS + struct.pack(">I", step)
 
 
 def is_cell(key: bytes) -> bool:

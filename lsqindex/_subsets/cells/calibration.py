@@ -30,7 +30,7 @@ from .sampled import BETWEEN, FEWEST, MEANS, RANDOM, ROWS, Answered, Sample, sam
 from .vectors import RowVectors
 
 #: Cells are calibrated again when this share of their rows is new.
-_CHANGED = 0.5
+_CHANGED = 0.25
 
 #: The share of what may be missed that is missed by not visiting cells: of queries like rows, and of others.
 _BY_CELLS, _OF_OTHERS = 0.6, 0.84
@@ -71,14 +71,15 @@ def advance(writer: Writer, found: Cells, steps: int | None) -> dict[str, float]
     To find the rule is a step, too.
     """
     vectors, wanted = RowVectors(writer), sampled.steps_of(writer.state.count)
-    done, parts = sampled.stored(writer)
+    parts = sampled.stored(writer)
+    done = len(parts)
     last = wanted if steps is None else min(wanted, done + steps)
     parts += [sampled.answered(writer, found, vectors, step) for step in range(done, last)]
-    answers = sampled.together(parts)
     if steps is not None and done < wanted:
-        sampled.store(writer, last, answers)
+        for step in range(done, last):
+            sampled.store(writer, step, parts[step])
         return None
-    rule = _fitted(writer, found, vectors, answers)
+    rule = _fitted(writer, found, vectors, sampled.together(parts))
     sampled.forget(writer)
     return rule
 

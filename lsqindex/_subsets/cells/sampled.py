@@ -12,7 +12,7 @@ in the file until there are enough (``stored``, ``store``).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from .rule import EVERYTHING, KS
 from .vectors import RowVectors, coder_of, options_of, stored_chunks
 
 #: So many rows are compared with queries, in all; at least and at most so many queries that are rows.
-_WORK, FEWEST, _MOST = 1 << 24, 48, 128
+_WORK, FEWEST, _MOST = 1 << 25, 48, 256
 
 #: Of these, so many are answered at a time.
 _STEP = 4
@@ -123,15 +123,38 @@ def sample_of(answers: Answered, found: Cells, vectors: RowVectors) -> Sample | 
 # -- queries that were answered, in the file ---------------------------------------------------------
 
 
-def stored(source: Reader | Writer) -> tuple[int, list[Answered]]:
-    """In how many steps queries were answered so far, and what is stored of them."""
-    value, dim = source.get(keys.META, keys.ANSWERS), options_of(source).dim
-    if value is None:
-        return 0, []
+def stored(source: Reader | Writer) -> list[Answered]:
+    """What was answered so far, step by step."""
+    dim = options_of(source).dim
+    parts: list[Answered] = []
+    while (value := source.get(keys.META, keys.answers(len(parts)))) is not None:
+        parts.append(_from_record(value, len(parts), dim))
+    return parts
+
+
+def store(writer: Writer, step: int, part: Answered) -> None:
+    """Store what was answered in a step."""
+    rows = np.where(part.rows < 0, _NO_ROW, part.rows)
+    numbers = np.concatenate([part.kinds[:, None], rows], axis=1).astype("<u4")
+    floats = (values.astype("<f4").view("<u4") for values in (part.queries, part.far))
+    payload = np.concatenate([numbers, *floats], axis=1)
+    header = records.Header(records.ANSWERS, len(payload), step, 4 * payload.shape[1])
+    writer.put(keys.META, keys.answers(step), records.encode(header, payload))
+
+
+def forget(writer: Writer) -> None:
+    """Remove what is stored."""
+    step = 0
+    while writer.get(keys.META, keys.answers(step)) is not None:
+        writer.delete(keys.META, keys.answers(step))
+        step += 1
+
+
+def _from_record(value: Any, step: int, dim: int) -> Answered:
     header, payload = records.decode(value, "answers")
     k = (header.width // 4 - dim - 1) // 2
-    expected = records.Header(records.ANSWERS, header.count, header.first, 4 * (dim + 1 + 2 * k))
-    if header != expected or k < 1 or not header.first or len(payload) != header.count * header.width:
+    expected = records.Header(records.ANSWERS, header.count, step, 4 * (dim + 1 + 2 * k))
+    if header != expected or k < 1 or not header.count or len(payload) != header.count * header.width:
         raise DamagedError(f"answers: the record of something else; {records.REMEDY}")
     words = np.frombuffer(payload, "<u4").reshape(header.count, header.width // 4)
     numbers = words[:, : 1 + k].astype(np.int64)
@@ -140,23 +163,7 @@ def stored(source: Reader | Writer) -> tuple[int, list[Answered]]:
     queries, far = np.ascontiguousarray(floats[:, :dim]), floats[:, dim:]
     if not np.isfinite(queries).all() or np.isnan(far).any() or (kinds > RANDOM).any():
         raise DamagedError(f"answers: impossible values; {records.REMEDY}")
-    return header.first, [Answered(queries, kinds, rows, far)]
-
-
-def store(writer: Writer, steps: int, every: Answered) -> None:
-    """Store what was answered so far, in how many steps."""
-    rows = np.where(every.rows < 0, _NO_ROW, every.rows)
-    numbers = np.concatenate([every.kinds[:, None], rows], axis=1).astype("<u4")
-    floats = (values.astype("<f4").view("<u4") for values in (every.queries, every.far))
-    payload = np.concatenate([numbers, *floats], axis=1)
-    header = records.Header(records.ANSWERS, len(payload), steps, 4 * payload.shape[1])
-    writer.put(keys.META, keys.ANSWERS, records.encode(header, payload))
-
-
-def forget(writer: Writer) -> None:
-    """Remove what is stored."""
-    if writer.get(keys.META, keys.ANSWERS) is not None:
-        writer.delete(keys.META, keys.ANSWERS)
+    return Answered(queries, kinds, rows, far)
 
 
 # -- queries and neighbours --------------------------------------------------------------------------

@@ -3,7 +3,7 @@
     enough vectors             → centres are trained, once
     2,048 fresh rows           → half of them move into cells, in the transaction that adds
     512 more fresh rows        → cells that became too large are split, small ones dissolved (upkeep.py)
-    half of the rows are new   → searches are calibrated again, a few queries at a time (calibration.py)
+    a quarter of them are new  → searches are calibrated again, a few queries at a time (calibration.py)
     after deletes              → some cells are written again without what is gone
     after a large add, merge() → all fresh rows move, a transaction full at a time; if there are far too few cells
                                  by now, all are made anew

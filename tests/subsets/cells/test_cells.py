@@ -155,7 +155,9 @@ def test_data_that_have_no_clusters(kind: str) -> None:
         index.add(vectors)
         index.merge()
         assert index.check() == [] and index.stats()["fresh"] == 0
-        assert index.stats()["cells"]["count"] <= {"constant": 1, "duplicates": 10, "few": 6, "one": 1, "zeros": 1}[kind]
+        assert (
+            index.stats()["cells"]["count"] <= {"constant": 1, "duplicates": 10, "few": 6, "one": 1, "zeros": 1}[kind]
+        )
         for _ in range(3):
             index.add(vectors)
             index.merge()
