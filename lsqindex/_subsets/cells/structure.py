@@ -47,8 +47,9 @@ _MANY_ROWS = 2048
 #: An add that begins cells trains at most so many; the number then grows with the index.
 _FIRST_CELLS = 1024
 
-#: An add that sees to cells compares so many entries, and a transaction of merge() so many.
-_SEEN_TO, _SEEN_TO_AT_ONCE = 12_288, 1 << 20
+#: An add that sees to cells compares so many entries, and of long vectors so many numbers. A transaction of merge()
+#: compares so many entries.
+_SEEN_TO, _SEEN_TO_NUMBERS, _SEEN_TO_AT_ONCE = 12_288, 5 << 20, 1 << 20
 
 #: A cell of many new rows is split again and again: a large add sees to cells so many times, and merge() at the end.
 _FEW_ROUNDS, _ROUNDS = 4, 12
@@ -174,7 +175,7 @@ class CellsStructure(Structure):
         if not state.cells or not self.codes or not available(writer):
             return
         fresh, large = state.rows - state.listed, changed >= LUMP_ROWS // 2
-        lists = fresh >= LUMP_ROWS
+        lists, work = fresh >= LUMP_ROWS, min(_SEEN_TO, _SEEN_TO_NUMBERS // options_of(writer).dim)
 
         def passed(rows: int) -> bool:
             """Whether the change has made the fresh rows pass a multiple of ``rows``."""
@@ -184,9 +185,9 @@ class CellsStructure(Structure):
             more = LUMP_ROWS // 2 if fresh < 4 * LUMP_ROWS + 2 * changed else _MANY_ROWS
             self._list(writer, more + 2 * changed, 1)
         if large:
-            self._maintain(writer, max(_SEEN_TO, 8 * changed), _FEW_ROUNDS)
+            self._maintain(writer, max(work, 8 * changed), _FEW_ROUNDS)
         elif passed(LUMP_ROWS // 4) and not lists:
-            self._maintain(writer, _SEEN_TO, 1)
+            self._maintain(writer, work, 1)
         elif passed(LUMP_ROWS // 16) and not lists:
             self._calibrate(writer, 1)
 
