@@ -33,6 +33,36 @@ cdef extern from "product.h" nogil:
     void lsq_pack_matrix(const float *matrix, int64_t m, int64_t k, float *packed)
     void lsq_product(int level, const float *rows, const float *packed, int64_t n, int64_t k, int64_t m, float *out)
 
+cdef extern from "bits.h" nogil:
+    ctypedef struct lsq_bits:
+        int64_t dim
+        int64_t d
+        int64_t m
+        int32_t stride
+        int32_t steps
+        int32_t low
+        const float *mean
+        const float *to_axes
+        const float *to_targets
+        const float *columns
+        const float *to_residual
+        const int32_t *twice
+        const int32_t *diagonal
+        float noise
+        float scale
+        int32_t levels
+        int32_t learned
+        const float *to_coded
+        const float *rho
+        const float *shift
+        float rho_rest
+        float below
+        float lowest
+        float step
+    int64_t lsq_bits_work(const lsq_bits *own)
+    void lsq_bits_of(int level, const lsq_bits *own, const float *vectors, int64_t n, uint16_t *fields,
+                     uint8_t *longer, float *work)
+
 cdef extern from "tables.h" nogil:
     ctypedef struct lsq_linear:
         int64_t dim
@@ -179,6 +209,80 @@ def product(rows not None, matrix not None):
     return result
 
 
+#: A call that takes less than some ten microseconds keeps the GIL: to take it again could take longer.
+cdef int64_t _FEW = 4
+
+
+cdef class Bits:
+    """Vectors to the bits of a linear code, and to the row scalar, in one call; see bits.h.
+
+    ``search``: (mean, axes, targets, columns, noise, scale, twice, diagonal, steps), as :mod:`lsqindex.encoders.lsq_codes`
+    has them. ``scalar``: (levels, columns of V and what bits tell, rho, shift, rho_rest, below, lowest, step); rho and
+    shift are None where the scalar is the length of the reconstruction. None: there is no scalar.
+    """
+
+    cdef lsq_bits own
+    cdef object _arguments, _held
+
+    def __init__(self, tuple search not None, scalar=None):
+        mean, axes, targets, columns, noise, scale, twice, diagonal, steps = search
+        cdef const float[::1] middle = mean
+        cdef const float[:, ::1] plain = columns
+        cdef const int32_t[:, ::1] g2 = twice
+        cdef const int32_t[::1] gjj = diagonal
+        cdef Packed to_axes = Packed(axes), to_targets = Packed(targets), to_residual = Packed(columns), to_coded
+        cdef const float[::1] slopes, shifts
+        cdef int64_t dim = middle.shape[0], d = to_axes.m, m = plain.shape[0]
+        if (to_axes.k != dim or to_targets.m != m or to_targets.k != d or plain.shape[1] != m or dim < 1 or d < 1
+                or m < 1 or g2.shape[0] != m + 1 or g2.shape[1] < m or g2.shape[1] % LSQ_LANES or gjj.shape[0] != m
+                or steps < 0):
+            raise ValueError("bits: shapes do not fit")
+        self._arguments, self._held = (search, scalar), [mean, columns, twice, diagonal, to_axes, to_targets, to_residual]
+        self.own.dim, self.own.d, self.own.m, self.own.stride, self.own.steps = dim, d, m, <int32_t>g2.shape[1], steps
+        self.own.low = 1
+        while self.own.low < self.own.stride:
+            self.own.low *= 2
+        self.own.low -= 1
+        self.own.mean, self.own.columns, self.own.twice, self.own.diagonal = (
+            &middle[0], &plain[0, 0], &g2[0, 0], &gjj[0])
+        self.own.to_axes, self.own.to_targets = &to_axes._packed[0], &to_targets._packed[0]
+        self.own.to_residual, self.own.noise, self.own.scale = &to_residual._packed[0], noise, scale
+        if scalar is not None:
+            levels, coded, rho, shift, rest, below, lowest, step = scalar
+            to_coded = Packed(coded)
+            if to_coded.k != m or to_coded.m != d + 1 or not 2 <= levels <= 65536:
+                raise ValueError("bits: shapes do not fit")
+            self.own.levels, self.own.learned, self.own.to_coded = levels, rho is not None, &to_coded._packed[0]
+            self.own.rho_rest, self.own.below, self.own.lowest, self.own.step = rest, below, lowest, step
+            self._held += [to_coded, rho, shift]
+            if rho is not None:
+                slopes, shifts = rho, shift
+                if slopes.shape[0] != d or shifts.shape[0] != d:
+                    raise ValueError("bits: shapes do not fit")
+                self.own.rho, self.own.shift = &slopes[0], &shifts[0]
+
+    def __reduce__(self):
+        return Bits, self._arguments
+
+    def of(self, const float[:, ::1] vectors not None):
+        """(fields, flags): the bits of each vector, after its scalar if there is one; and which are too long for it."""
+        cdef int64_t n = vectors.shape[0]
+        if vectors.shape[1] != self.own.dim:
+            raise ValueError("bits: shapes do not fit")
+        fields, flags = np.empty((n, self.own.m + (self.own.levels > 0)), np.uint16), np.zeros(n, np.uint8)
+        if n == 0:
+            return fields, flags
+        cdef uint16_t[:, ::1] to = fields
+        cdef uint8_t[::1] longer = flags
+        cdef float[::1] work = np.empty(lsq_bits_work(&self.own), np.float32)
+        if n < _FEW:
+            lsq_bits_of(_level, &self.own, &vectors[0, 0], n, &to[0, 0], &longer[0], &work[0])
+        else:
+            with nogil:
+                lsq_bits_of(_level, &self.own, &vectors[0, 0], n, &to[0, 0], &longer[0], &work[0])
+        return fields, flags
+
+
 cdef int64_t _bytes(const uint8_t[::1] widths) except -1:
     cdef int64_t total = 0, j
     for j in range(widths.shape[0]):
@@ -195,7 +299,9 @@ def pack(numbers not None, const uint8_t[::1] widths not None, int64_t size):
         raise ValueError("pack: shapes do not fit")
     codes = np.zeros((fields.shape[0], size), np.uint8)
     cdef uint8_t[:, ::1] out = codes
-    if fields.shape[0] and size:
+    if 0 < fields.shape[0] < _FEW and size:
+        lsq_pack(&out[0, 0], &fields[0, 0], &widths[0], fields.shape[0], fields.shape[1], size)
+    elif fields.shape[0] and size:
         with nogil:
             lsq_pack(&out[0, 0], &fields[0, 0], &widths[0], fields.shape[0], fields.shape[1], size)
     return codes

@@ -179,10 +179,12 @@ cdef class Pass:
                 claimed = False  # it is the pass's now
                 return True
         finally:
+            first = gate._line[0] is self
             gate._line.remove(self)
             if claimed and not gate._times:
                 gate._alone = None
-            if gate._alone is None:
+            # Who is not the first waits for the first, and not for this one.
+            if gate._alone is None and (first or claimed):
                 gate._wake()
         return False
 

@@ -20,7 +20,7 @@ from .._inputs.arguments import check_bool
 from .._inputs.ids import Ids, new_ids
 from .._inputs.options import thread_count
 from .._inputs.payloads import read_payloads
-from .._inputs.vectors import BLOCK_ROWS, as_array, blocks, open_rows, read_rows
+from .._inputs.vectors import BLOCK_ROWS, Vectors, as_array, blocks, open_rows, read_rows
 from .._query.stored import Joined, StoredVectors
 from .._storage.format import keys
 from .._storage.format.columns import CHUNK_ROWS, Column, rows_within
@@ -30,8 +30,9 @@ from .._storage.format.upgrade import upgrade
 from .._storage.lmdb.writer import COMMIT_BYTES, Writer
 from .._storage.store import LAST_AUTO_ID, NewRows, Store
 from .._subsets import stored as subsets
+from .._threads.pool import in_parallel
 from ..encoders.base import Progress as FitProgress
-from ..encoders.coder import Coder
+from ..encoders.coder import PART_ROWS, Coder
 from ..errors import DuplicateIdError, IdError, VectorError, add_note
 from . import retraining
 from .together import Checked, commit_together
@@ -102,7 +103,15 @@ class Addition(Change):
         if end is None and self._ahead is not None and self._ahead[0] is coder:
             return self._ahead[1]
         block, kept = read_rows(self.rows, slice(first, end), first=first), self.options.keep_vectors
-        return coder.encode(block, self.threads), None if kept is None else to_bytes(block, kept, first)
+        return coder.encode(block, self.threads), None if kept is None else self._kept(block, kept, first)
+
+    def _kept(self, block: Vectors, kept: str, first: int) -> NDArray[np.uint8]:
+        """Vectors as they are kept."""
+        if len(block) <= PART_ROWS:
+            return to_bytes(block, kept, first)
+        starts = range(0, len(block), PART_ROWS)
+        parts = in_parallel(lambda at: to_bytes(block[at : at + PART_ROWS], kept, first + at), starts, self.threads)
+        return np.concatenate(parts)
 
     def named(self, next_id: int) -> Ids:
         """Their ids."""

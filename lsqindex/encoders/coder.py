@@ -11,10 +11,11 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from .._inputs.vectors import BLOCK_ROWS, Vectors
+from .._inputs.vectors import Vectors
 from .._storage.format.meta import StoredEncoder
 from .._storage.format.records import REMEDY
 from .._threads.cached import cached_property
+from .._threads.pool import in_parallel
 from ..errors import (
     DamagedError,
     DuplicateEncoderError,
@@ -28,6 +29,9 @@ from . import Encoder, Layout, encoder_class, from_bytes, make_encoder, registry
 from .base import Config, Metric
 from .serial import install_hint
 from .zero_code import zero_code
+
+#: Rows that a thread encodes at a time: few enough that threads finish together, and that all of it stays in the cache.
+PART_ROWS = 1024
 
 
 class Coder:
@@ -76,11 +80,13 @@ class Coder:
         """Codes of checked float32 vectors."""
         if self.floats:
             return np.ascontiguousarray(vectors, "<f4").view(np.uint8)
-        seen = self.prepare(vectors) if self.unit else vectors
-        if len(seen) > BLOCK_ROWS:
-            codes = self.encoder.encode(seen, threads=threads)
-        else:  # checked by now, and one block
-            codes = self.layout.pack(self.encoder._encode(seen))
+        if len(vectors) <= PART_ROWS:
+            return self._encode_part(vectors)
+        parts = [vectors[first : first + PART_ROWS] for first in range(0, len(vectors), PART_ROWS)]
+        return np.concatenate(in_parallel(self._encode_part, parts, threads))
+
+    def _encode_part(self, vectors: Vectors) -> NDArray[np.uint8]:
+        codes = self.layout.pack(self.encoder._encode(self.prepare(vectors) if self.unit else vectors))
         if self.unit:
             zeros = ~vectors.any(axis=1)
             if zeros.any():

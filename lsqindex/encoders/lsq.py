@@ -22,6 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .._compiled.encoding import Bits
 from .._inputs.vectors import BLOCK_ROWS, Vectors
 from .._threads.cached import cached_property
 from ..errors import ParameterError, StateError
@@ -344,7 +345,25 @@ class LSQ(LinearEncoder):
         """The columns of V: from coded values to the principal axes."""
         return Packed(self._rows.T)
 
+    @cached_property
+    def _bits(self) -> Bits | None:
+        """All steps of a binary code in one call; None for other codes, and for lengths, whose scalar is not in C."""
+        coder = self._coder
+        if not isinstance(coder, BitCoder) or self.scalar == "length":
+            return None
+        scalar = self._scalar.parameters(self._rows) if self.scalar else None
+        return Bits((self._mean, self._axes, *coder.search), scalar)
+
     def _encode(self, block: Vectors) -> Fields:
+        if self._bits is None:
+            return self._encode_in_steps(block)
+        fields, longer = self._bits.of(np.ascontiguousarray(block, np.float32))
+        if longer.any():
+            at = np.flatnonzero(longer)
+            fields[at] = self._encode_in_steps(block[at])
+        return fields
+
+    def _encode_in_steps(self, block: Vectors) -> Fields:
         lengths = np.empty(0, np.float32)
         if self.scalar == "length":
             lengths, block = split_lengths(block)

@@ -10,6 +10,8 @@ Both searches minimize ‖y − Vᵀθ‖² for one row at a time, given G = VV�
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .._compiled import encoding as _kernels
@@ -63,8 +65,8 @@ class BitCoder:
     def __init__(self, rows: Float32, noise: float, steps: int) -> None:
         m, stride = len(rows), -(-len(rows) // _kernels.LANES) * _kernels.LANES
         self._steps = steps
-        targets, self._columns, self._noise = feedback_factors(rows, noise)
-        self._to_targets, self._to_residual = Packed(targets), Packed(self._columns)
+        self._targets, self._columns, self._noise = feedback_factors(rows, noise)
+        self._to_targets, self._to_residual = Packed(self._targets), Packed(self._columns)
         gram = product(rows, rows)
         reach = float(np.abs(gram).sum(axis=1).max())
         # Rows too short for float32's range are all the same to the search.
@@ -86,6 +88,13 @@ class BitCoder:
         np.clip(residual, -2 * _FIXED, 2 * _FIXED, out=residual)
         _kernels.flips(bits, residual.astype(np.int32), self._twice, self._diagonal, self._steps)
         return bits.astype(np.uint16)
+
+    @property
+    def search(self) -> tuple[Any, ...]:
+        """For the kernel that does all steps in one call: targets, columns, noise, scale, 2G, diagonal, steps."""
+        return (
+            self._targets, self._columns, np.float32(self._noise), self._scale, self._twice, self._diagonal, self._steps
+        )  # fmt: skip
 
 
 class LevelCoder:

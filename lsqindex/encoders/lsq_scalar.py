@@ -20,7 +20,7 @@ time. Only the rest is stored, in ``bits`` uniform steps.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,6 +147,20 @@ class RowScalar:
             fits = np.sqrt(np.maximum(top[long] + self._below, 0) / own)
             shrink[long] = reach * np.clip(fits, *SHORTER)
         return steps, shrink
+
+    def parameters(self, rows: Float32) -> tuple[Any, ...]:
+        """What the kernel needs that encodes in one call: levels, matrix from coded values, ρ, a and the numbers."""
+        learned = self.kind == "learned"
+        return (
+            1 << self.bits,
+            np.concatenate([rows.T, self._weights[None]]),
+            self._rho if learned else None,
+            self._shift if learned else None,
+            self._rho_rest if learned else 0.0,
+            self._below,
+            self._low,
+            self._step,
+        )
 
     def _steps(self, rest: Vectors) -> NDArray[np.uint16]:
         if not self._step > 0:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import lsqindex
 from lsqindex._compiled import encoding as _kernels
+from lsqindex.encoders.lsq import LSQ
 from lsqindex.testing import reference
 
 from .levels import on_every_level
@@ -376,3 +377,50 @@ def test_products_of_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="shapes"):
         _kernels.product(np.zeros((2, 3), np.float32), np.zeros((2, 4), np.float32))
     assert _kernels.product(np.zeros((2, 0), np.float32), np.zeros((5, 0), np.float32)).tolist() == [[0] * 5] * 2
+
+
+@pytest.mark.parametrize("options", [{}, {"scalar": "norm"}, {"scalar": None}, {"bits": 9}, {"scalar_bits": 1}])
+def test_all_steps_in_one_call_give_the_bits_of_the_reference(options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(2)
+    sample = rng.standard_normal((400, 21)).astype(np.float32) / np.sqrt(1 + np.arange(21, dtype=np.float32))
+    encoder = LSQ(**{"bits": 41, "iterations": 2, **options}).fit(sample)
+    vectors = np.concatenate([sample[:70], 30 * sample[:3], np.zeros((1, 21), np.float32)])
+    scalar = encoder._scalar.parameters(encoder._rows) if encoder.scalar else None
+    search = (encoder._mean, encoder._axes, *encoder._coder.search)  # type: ignore[union-attr]
+    kernel = _kernels.Bits(search, scalar)
+    fields, longer = reference.bits(vectors, search, scalar)
+    for one in (kernel, pickle.loads(pickle.dumps(kernel))):
+        for found, flags in on_every_level(lambda one=one: one.of(vectors)):
+            assert np.array_equal(found, fields) and np.array_equal(flags, longer)
+    for at in (0, 69, 71):
+        assert np.array_equal(kernel.of(vectors[at : at + 1])[0][0], fields[at])
+    assert np.array_equal(encoder._encode(vectors), np.concatenate([encoder._encode(row[None]) for row in vectors]))
+    short = ~longer.astype(bool)
+    differ = encoder._encode_in_steps(vectors)[short] != fields[short]
+    assert not differ[:, 1 if encoder.scalar else 0 :].any() and differ.sum() <= 1  # the scalar adds in another order
+
+
+def test_rows_that_are_too_long_for_the_scalar_are_told() -> None:
+    rng = np.random.default_rng(4)
+    vectors = rng.standard_normal((300, 7)).astype(np.float32)
+    encoder = LSQ(bits=20, iterations=1).fit(vectors)
+    *scalar, step = encoder._scalar.parameters(encoder._rows)
+    search = (encoder._mean, encoder._axes, *encoder._coder.search)  # type: ignore[union-attr]
+    short = (search, (*scalar, np.float32(step / 16)))  # of a range that many are beyond
+    fields, longer = reference.bits(vectors, *short)
+    assert 0 < longer.sum() < 300
+    for found, flags in on_every_level(lambda: _kernels.Bits(*short).of(vectors)):
+        assert np.array_equal(found, fields) and np.array_equal(flags, longer)
+
+
+def test_all_steps_of_shapes_that_do_not_fit_are_refused() -> None:
+    rng = np.random.default_rng(3)
+    encoder = LSQ(bits=20, iterations=1).fit(rng.standard_normal((200, 6)).astype(np.float32))
+    search = (encoder._mean, encoder._axes, *encoder._coder.search)  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="shapes"):
+        _kernels.Bits((encoder._mean[1:], *search[1:]))
+    with pytest.raises(ValueError, match="shapes"):
+        _kernels.Bits(search, (4, np.zeros((2, 2), np.float32), None, None, 0, 0, 0, 1))
+    with pytest.raises(ValueError, match="shapes"):
+        _kernels.Bits(search).of(np.zeros((1, 5), np.float32))
+    assert len(_kernels.Bits(search).of(np.zeros((0, 6), np.float32))[0]) == 0

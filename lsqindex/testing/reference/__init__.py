@@ -6,7 +6,7 @@ instruction set.
 
 from .assign import nearest_centres, second_cells
 from .cells import Asked, Cells, Rule, Visits, search_cells
-from .encoders import TENURE, descend, feedback, flips, pack, product, unpack
+from .encoders import TENURE, bits, descend, feedback, flips, pack, product, unpack
 from .exact import exact_distances, expected_misses
 from .lists import best_rows, costs, list_payload, probes, scores
 from .scanning import nearest, progressive, quantize, rounding, scan
@@ -21,6 +21,7 @@ __all__ = [
     "Rule",
     "Visits",
     "best_rows",
+    "bits",
     "costs",
     "descend",
     "distances",

@@ -1,6 +1,8 @@
-"""Making codes: cython_src/pack.h, flips.h, feedback.h, descend.h, product.h."""
+"""Making codes: cython_src/pack.h, flips.h, feedback.h, descend.h, product.h, bits.h."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,3 +105,47 @@ def product(rows: NDArray[np.float32], matrix: NDArray[np.float32]) -> NDArray[n
     for at in range(rows.shape[1]):
         out += rows[:, at, None] * matrix[:, at]
     return out
+
+
+def bits(
+    vectors: NDArray[np.float32], search: tuple[Any, ...], scalar: tuple[Any, ...] | None = None
+) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+    """Vectors to bits and row scalars, and which are too long for these; see cython_src/bits.h."""
+    one = np.float32
+    mean, axes, targets, columns, noise, scale, twice, diagonal, steps = search
+    centred = vectors - mean
+    projected = product(centred, axes)
+    left = product(projected, targets)
+    found = feedback(left, columns)
+    residual = (product(left, columns) + one(noise) * (2 * found.astype(np.float32) - 1)) * one(scale)
+    fixed = np.clip(np.rint(residual), one(-(1 << 29)), one(1 << 29)).astype(np.int32)
+    flips(found, fixed, twice, diagonal, steps)
+    if scalar is None:
+        return found.astype(np.uint16), np.zeros(len(vectors), np.uint8)
+    levels, matrix, rho, shift, rest, below, lowest, step = scalar
+    below, lowest, step, top = one(below), one(lowest), one(step), one(levels - 1)
+    both = product(2 * found.astype(np.float32) - 1, matrix)
+    coded, told = both[:, :-1], both[:, -1]
+    size = inner(coded, coded)
+    exact, least = size, size - below
+    if rho is not None:
+        whole = inner(centred, centred)
+        outside = np.maximum(whole - inner(projected, projected), one(0))
+        exact = whole - 2 * (inner(shift + rho * projected, projected - coded) + one(rest) * outside)
+    longer = (least > told + lowest + step * top + step / 2).astype(np.uint8)
+    numbers = np.zeros(len(vectors), np.uint16)
+    if step > 0:
+        numbers = np.clip(np.rint((np.maximum(exact, least) - told - lowest) / step), 0, top).astype(np.uint16)
+    return np.concatenate([numbers[:, None], found], axis=1), longer
+
+
+def inner(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The inner product of each row, in eight sums that are then added pair by pair; see cython_src/bits.h."""
+    products = left * right
+    sums = np.zeros((len(left), 8), np.float32)
+    for first in range(0, products.shape[1], 8):
+        part = products[:, first : first + 8]
+        sums[:, : part.shape[1]] += part
+    for half in (4, 2, 1):
+        sums[:, :half] += sums[:, half : 2 * half]
+    return sums[:, 0].copy()
