@@ -266,7 +266,8 @@ class CellsStructure(Structure):
         state = writer.state
         if state.listed:
             entries.remove_prefix(writer, b"ktz")
-            sampled.forget(writer)
+            if options_of(writer).keep_vectors is None:
+                sampled.forget(writer)  # neighbours by codes that go
             state.listed = 0
             state.relisted += 1
 

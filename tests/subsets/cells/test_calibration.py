@@ -99,6 +99,23 @@ def test_small_adds_calibrate_step_by_step(tmp_path: Path, monkeypatch: pytest.M
     index.close()
 
 
+@pytest.mark.parametrize(("keep_vectors", "left"), [("float32", 1), (None, 0)])
+def test_answers_by_kept_vectors_outlive_the_codes(keep_vectors: Any, left: int) -> None:
+    """An encoder that is trained again while cells are calibrated must not begin that anew."""
+    index = make(keep_vectors=keep_vectors, subset=Cells(20))
+    index.add(around(900))
+    index.merge()
+    with index._writer() as writer:
+        own: Any = subsets.read(writer)
+        found = own.find(Store(writer, index._options))
+        sampled.store(writer, 0, sampled.answered(writer, found, RowVectors(writer), 0))
+        writer.run(own.clear)
+        assert len(sampled.stored(writer)) == left
+        writer.run(own.remove_all)
+        assert not sampled.stored(writer)
+    index.close()
+
+
 @pytest.mark.parametrize(
     ("forge", "told"),
     [
