@@ -146,12 +146,14 @@ class Run(runner.Run[Plan, Shelf]):
 
 
 def one(run: Run) -> Iterator[Question]:
-    for name in (OURS, BARE, *_PEERS):
+    for name in (OURS, BARE):
         yield run.ask(name, {"stored": run.plan.stored}, run.together, name, _ones)
+    for name in _PEERS:
+        yield run.ask(name, {"stored": run.plan.stored}, _peer, run, name)
 
 
 def _ones(run: Run) -> dict[str, dict[str, Any]]:
-    """All systems by turns; milliseconds, and their ratio to those of bare LMDB."""
+    """Both by turns; milliseconds, and their ratio to those of bare LMDB."""
     shelf, rounds = run.shelf, run.plan.rounds
     folder = shelf.directory / "one"
     shutil.rmtree(folder, ignore_errors=True)
@@ -165,12 +167,8 @@ def _ones(run: Run) -> dict[str, dict[str, Any]]:
                 BARE: lambda number: timed(bare.write, number)[1],
             }
             times = by_turns(turns, rounds)
-            rest = _peers(run, folder)
-            found = {name: _told(own, times[BARE]) for name, own in times.items()}
-    found[OURS]["pages"], found[BARE]["pages"] = pages, bare.pages
-    for name, (own, beside) in rest.items():
-        found[name] = _told(own, beside)
-    return {name: found.get(name, {"note": "not installed"}) for name in (OURS, BARE, *_PEERS)}
+    counts = {OURS: pages, BARE: bare.pages}
+    return {name: {"pages": counts[name], **_told(own, times[BARE])} for name, own in times.items()}
 
 
 def _told(own: list[float], bare: list[float]) -> dict[str, Any]:
@@ -239,37 +237,35 @@ _PEERS: dict[str, tuple[str, str, dict[str, Any], bool, int]] = {
 }
 
 
-def _peers(run: Run, folder: Path) -> dict[str, tuple[list[float], list[float]]]:
-    """Seconds of an add by each library that is installed, and of bare LMDB beside it."""
-    shelf, found = run.shelf, {}
-    stored = np.asarray(shelf.stored, np.float32)
-    for name, (module, kind, options, change, fewer) in _PEERS.items():
-        try:
-            adapter = getattr(importlib.import_module(f"bench.peers.{module}"), kind)
-        except ImportError:
-            continue
-        own = folder / name.replace(" ", "-").replace(",", "")
-        own.mkdir(parents=True)
-        peer = adapter("cosine", shelf.dim, **options)
-        peer.build(own, stored, stored)
-        peer.open(own, change=change)
+def _peer(run: Run, name: str) -> dict[str, Any]:
+    """Another library by turns with bare LMDB, which writes 8 pages."""
+    shelf, (module, kind, options, change, fewer) = run.shelf, _PEERS[name]
+    try:
+        adapter = getattr(importlib.import_module(f"bench.peers.{module}"), kind)
+    except ImportError:
+        return {"note": "not installed"}
+    folder = shelf.directory / "peer"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    peer, stored = adapter("cosine", shelf.dim, **options), np.asarray(shelf.stored, np.float32)
+    peer.build(folder, stored, stored)
+    peer.open(folder, change=change)
 
-        def add(number: int, peer: Any = peer, own: Path = own) -> float:
-            vector, names = shelf.new(5_000 + number), np.array([run.plan.stored + 5_000 + number])
+    def add(number: int) -> float:
+        vector, names = shelf.new(5_000 + number), np.array([run.plan.stored + 5_000 + number])
 
-            def durable() -> None:
-                peer.add(names, vector)
-                peer.save(own)
+        def durable() -> None:
+            peer.add(names, vector)
+            peer.save(folder)
 
-            return timed(durable)[1]
+        return timed(durable)[1]
 
-        with _Bare(own / "bare", 8) as bare:
-            turns: dict[str, Callable[[int], Any]] = {name: add, BARE: lambda number: timed(bare.write, number)[1]}
-            times = by_turns(turns, max(2, run.plan.rounds // fewer))
-        peer.close()
-        shutil.rmtree(own, ignore_errors=True)
-        found[name] = (times[name], times[BARE])
-    return found
+    with _Bare(folder / "bare", 8) as bare:
+        turns: dict[str, Callable[[int], Any]] = {name: add, BARE: lambda number: timed(bare.write, number)[1]}
+        times = by_turns(turns, max(2, run.plan.rounds // fewer))
+    peer.close()
+    shutil.rmtree(folder, ignore_errors=True)
+    return _told(times[name], times[BARE])
 
 
 def one_bars(rows: Rows, plan: Plan) -> Iterator[Verdict]:
