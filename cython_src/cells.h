@@ -2,7 +2,7 @@
 
    For one query:
 
-       1  centres are ranked by their codes (sums.h), and the best of them exactly
+       1  centres are ranked by their codes (sums.h), and the best of them exactly (centres.h)
        2  a few cells are scanned, and the rows that are in no cell yet. The best rows by their codes are compared exactly,
           and some that were not chosen: that gives the k-th distance so far, and how distances depend on estimates (a line)
        3  further cells are scanned, and rows whose estimates are near enough compared exactly, while the rule says so
@@ -26,9 +26,11 @@
    tau is about one over the square root of the data's effective dimensions. Of the next cell, times the cells left: later
    ones have fewer.
 
-   Which rows are compared. Over those compared so far, distances are a line in the estimates, give or take s. A row is
-   compared if it would be at kth when it were z deviations nearer than the line has it; z so that of about as many rows as
-   were compared, each with that probability, `lost` of the k nearest are lost.
+   Which rows are compared. Over those compared so far, distances are a line in the estimates, give or take a deviation. From
+   that and from the estimates of all rows follows how the estimates of rows that are as far as kth are spread (line.h), and
+   rows are compared up to the estimate that all but a share `lost` of these are below. The worse the codes, the more rows.
+
+   In the same way centres are ranked exactly that may be within reach by their codes.
 
    reach, slope, tau and how far `misses` can be trusted are measured when cells are made (_subsets/cells/calibration.py);
    `lost` is a share of what the recall allows (_subsets/cells/rule.py). */
@@ -135,6 +137,7 @@ static int lsq_cells_begin(const lsq_cells_plan *plan, lsq_cells_work *work, int
 /* Scan the cells in order from `first` to `last`, and take the rows whose sums are not above `limit`. */
 static int lsq_cells_visit(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t first, int64_t last, uint16_t limit,
                            lsq_visits *visits) {
+    const int far = first >= LSQ_RANKED; /* then sums are unlike those of the first cells */
     work->entries = 0;
     for (int64_t i = first; i < last; i++) {
         const int64_t cell = work->order[i].cell;
@@ -147,6 +150,7 @@ static int lsq_cells_visit(const lsq_cells_plan *plan, lsq_cells_work *work, int
             const int64_t read = lsq_cells_read(plan, work, payload, count, 0, 0, limit);
             if (read < 0) return LSQ_NO_MEMORY;
             visits->rows += count;
+            if (far) lsq_moments_add(plan->level, &work->entry_moments, work->entry_sums, count / 32 * 32, LSQ_LARGEST);
             for (int64_t at = 0; at < read; at += 32)
                 for (uint32_t mask = work->entry_masks[at / 32]; mask; mask &= mask - 1) {
                     const int64_t entry = at + LSQ_LOWEST(mask);
@@ -255,12 +259,16 @@ static int lsq_cells_compare(const lsq_cells_plan *plan, lsq_cells_work *work, l
         if (work->exact[i] <= lsq_cells_kth(plan, work) && !lsq_offer(&work->nearest, work->rows[i], work->exact[i]))
             return LSQ_NO_MEMORY;
     }
+    if (!plan->depth) lsq_points_add(&work->points, work->estimates, work->exact, n);
     visits->compared += n;
     work->taken = 0;
     return LSQ_FINE;
 }
 
 /* ---- the rule ------------------------------------------------------------------------------------------------------- */
+
+/* A centre is ranked if it is no more than so many deviations farther by its code than it should be. */
+#define LSQ_CENTRE_MARGIN 1.5
 
 /* How many rows of the cells that are left are expected to be nearer than the k-th, at most. */
 static double lsq_cells_left(const lsq_cells_plan *plan, const lsq_cells_work *work, int64_t visited) {
@@ -293,8 +301,22 @@ static int64_t lsq_cells_until(const lsq_cells_plan *plan, const lsq_cells_work 
     return visited + LSQ_LOOK < work->ordered ? visited + LSQ_LOOK : work->ordered;
 }
 
+/* Rank the cells, too, whose centres may be as near as those visited, or within reach: codes tell that with an error. Whether
+ * there are any; -1 where the vector of a centre is missing. */
+static int lsq_cells_more(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t visited) {
+    const lsq_line line = lsq_line_of(&work->centre_points);
+    const int64_t old = work->ordered;
+    if (old == plan->cells.count || !(line.slope > 0)) return 0;
+    float farthest = lsq_cells_kth(plan, work) + plan->reach - plan->slope * log2f((float)(visited + 1));
+    if (visited > LSQ_RANKED && work->order[visited - 1].distance > farthest) farthest = work->order[visited - 1].distance;
+    const uint16_t high = lsq_ceiling(lsq_line_below(&line, &work->centre_moments, farthest, LSQ_CENTRE_MARGIN));
+    if (high <= work->reached) return 0;
+    if (lsq_cells_order(plan, work, visited, high < LSQ_LARGEST ? high : LSQ_LARGEST - 1)) return -1;
+    return work->ordered > old;
+}
+
 /* The largest sum of rows that are worth comparing; -1 where none are. */
-static int32_t lsq_cells_limit(const lsq_cells_plan *plan, const lsq_cells_work *work, lsq_line line, int64_t compared) {
+static int32_t lsq_cells_limit(const lsq_cells_plan *plan, const lsq_cells_work *work) {
     if (work->best_count < plan->k) return LSQ_LARGEST;
     const double kth = lsq_cells_kth(plan, work);
     if (!plan->kept) {
@@ -302,8 +324,9 @@ static int32_t lsq_cells_limit(const lsq_cells_plan *plan, const lsq_cells_work 
         const double rounded = plan->nibbles ? (double)plan->codes.width + work->scale.slack : 1;
         return lsq_ceiling((kth - work->scale.base) / work->scale.step + rounded);
     }
-    const double margin = lsq_normal_quantile(plan->lost * (double)plan->k / (double)(compared + 1));
-    if (line.slope > 0) return lsq_ceiling((kth + margin * line.around - line.start) / line.slope);
+    const double margin = lsq_normal_quantile(plan->lost);
+    const lsq_line line = lsq_line_of(&work->points);
+    if (line.slope > 0) return lsq_ceiling(lsq_line_below(&line, &work->entry_moments, kth, margin));
     /* Estimates tell nothing; unless all rows are as far as the k-th, and then only those of smaller estimates can be nearer. */
     return line.around > 0 || kth > line.start ? LSQ_LARGEST : (int32_t)line.mean - 1;
 }
@@ -326,6 +349,7 @@ static int lsq_cells_search(const lsq_cells_plan *plan, lsq_cells_work *work, co
     work->bias = values ? bias : work->made[LSQ_TABLES_AT_ONCE * plan->lookups + made];
     work->target = lsq_target_of(plan->metric, query, plan->dim, work->numbers);
     work->best_count = work->taken = work->nearest.count = 0;
+    work->points = (lsq_points){0, 0, 0, 0, 0, 0, 0, 0};
     work->nearest.worst = plan->limit;
     work->verify = plan->verified && memchr(plan->verified, 0, (size_t)plan->kept->column.records);
     lsq_seen_clear(&work->seen);
@@ -335,24 +359,27 @@ static int lsq_cells_search(const lsq_cells_plan *plan, lsq_cells_work *work, co
     visited = plan->probes && plan->probes < LSQ_FIRST ? plan->probes : LSQ_FIRST;
     if (visited > work->ordered) visited = work->ordered;
     if ((ended = lsq_cells_begin(plan, work, visited, visits))) return ended;
-    lsq_line line = {0, 0, 0, 0};
     if (!plan->depth) {
         if ((ended = lsq_cells_first(plan, work))) return ended;
-        const int64_t first = work->taken;
         if ((ended = lsq_cells_compare(plan, work, visits))) return ended;
-        line = lsq_fit(work->estimates, work->exact, first);
-        if ((ended = lsq_cells_again(plan, work, lsq_cells_limit(plan, work, line, visits->compared)))) return ended;
+        work->entry_moments = (lsq_moments){0, 0, 0};
+        lsq_moments_add(plan->level, &work->entry_moments, work->entry_sums, work->entries, LSQ_LARGEST);
+        if ((ended = lsq_cells_again(plan, work, lsq_cells_limit(plan, work)))) return ended;
     }
     for (;;) {
         if (plan->depth && (ended = lsq_cells_best(plan, work))) return ended;
         if ((ended = lsq_cells_compare(plan, work, visits))) return ended;
         if (visited == work->ordered) {
             if (visited == plan->cells.count) break;
-            if ((ended = lsq_cells_order(plan, work, visited))) return ended;
+            if ((ended = lsq_cells_next(plan, work, visited))) return ended;
         }
         const int64_t until = lsq_cells_until(plan, work, visited, visits);
-        if (until <= visited) break;
-        const int32_t limit = plan->depth ? work->hits.limit : lsq_cells_limit(plan, work, line, visits->compared);
+        if (until <= visited) {
+            if (plan->probes || !(ended = lsq_cells_more(plan, work, visited))) break;
+            if (ended < 0) return LSQ_NO_VECTOR;
+            continue;
+        }
+        const int32_t limit = plan->depth ? work->hits.limit : lsq_cells_limit(plan, work);
         if ((ended = lsq_cells_visit(plan, work, visited, until, (uint16_t)(limit > 0 ? limit : 0), visits))) return ended;
         visited = until;
     }

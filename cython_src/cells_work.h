@@ -10,6 +10,7 @@
 #include "codes.h"
 #include "compare.h"
 #include "hits.h"
+#include "line.h"
 #include "nearest.h"
 #include "quantize.h"
 #include "rerank.h"
@@ -57,7 +58,7 @@ typedef struct { int64_t cells, rows, compared; double left; } lsq_visits;
 /* LSQ_FIRST: so many cells are visited before the rule is looked at, and LSQ_LOOK between two looks. LSQ_RANKED: so many
  * centres are ranked exactly at first. LSQ_SAMPLED: rows compared that were not chosen by their estimates. LSQ_MORE: rows
  * compared at first, besides k. */
-enum { LSQ_FIRST = 4, LSQ_LOOK = 4, LSQ_RANKED = 32, LSQ_SAMPLED = 8, LSQ_MORE = 14 };
+enum { LSQ_FIRST = 4, LSQ_LOOK = 4, LSQ_RANKED = 16, LSQ_SAMPLED = 8, LSQ_MORE = 14 };
 /* A record of kept vectors has not been verified yet (the others are in answer.h). */
 enum { LSQ_UNVERIFIED = 4 };
 
@@ -81,14 +82,18 @@ typedef struct {
     /* centres: sums of their codes, as sums.h has them, and those in order */
     uint16_t *sums, *bounds;
     uint32_t *masks, *chosen;
-    float *distances;
+    float *distances, *estimated;
     uint64_t *keys;
     lsq_ranked *order;
     int64_t ordered, reached;
+    lsq_points centre_points;
+    lsq_moments centre_moments;
     /* entries that were read: their sums, as sums.h has them, and those that are small enough; of the first ones the rows */
     uint16_t *entry_sums, *entry_bounds;
     uint32_t *entry_masks, *entry_rows, *entry_places;
     int64_t entries, entry_room;
+    lsq_moments entry_moments;
+    lsq_points points;
     /* rows: found by their codes (where `depth` is given), met before, to be compared, with estimates */
     lsq_hits hits;
     lsq_seen seen;
@@ -165,6 +170,7 @@ static int lsq_cells_work_init(lsq_cells_work *work, const lsq_cells_plan *plan)
         {(void **)&work->masks, cells / 32 * sizeof(uint32_t)},
         {(void **)&work->chosen, (cells + 1) * sizeof(uint32_t)},
         {(void **)&work->distances, cells * sizeof(float)},
+        {(void **)&work->estimated, cells * sizeof(float)},
         {(void **)&work->keys, cells * sizeof(uint64_t)},
         {(void **)&work->order, cells * sizeof(lsq_ranked)},
         {(void **)&work->best, (size_t)plan->k * sizeof(float)},

@@ -136,27 +136,34 @@ static void lsq_sort_keys(uint64_t *keys, int64_t n) {
     }
 }
 
-/* Rank the next `more` cells by their estimates, or a few more, exactly; they follow those in order. */
-static int lsq_cells_order(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t more) {
+/* Rank the cells exactly whose sums are up to `high` and were not ranked yet. They are put in order among those from place
+ * `from` on. */
+static int lsq_cells_order(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t from, uint16_t high) {
     const int64_t n = (plan->cells.count + 31) / 32 * 32, old = work->ordered;
-    const uint16_t low = (uint16_t)(work->reached + 1), high = lsq_bound(plan->level, work->sums, n, low, more, work->bounds);
-    const int64_t ordered = old + lsq_within(plan->level, work->sums, n, low, high, work->chosen + old);
+    const int64_t ordered = old + lsq_within(plan->level, work->sums, n, (uint16_t)(work->reached + 1), high, work->chosen + old);
     for (int64_t i = old; i < ordered; i++) work->chosen[i] = (uint32_t)lsq_lane(work->chosen[i]);
     work->reached = high;
+    work->ordered = ordered;
     /* Centres have the length 1 where only directions count. */
     const int cosine = plan->metric == LSQ_COSINE;
     if (plan->rerank(LSQ_FLOAT16, cosine ? LSQ_IP : plan->metric, &plan->cells.centres, plan->dim, &work->target,
                    work->chosen + old, ordered - old, work->distances + old) >= 0)
         return LSQ_NO_VECTOR;
     const float length = cosine && work->target.square > 0 ? (float)sqrt(work->target.square) : 1;
-    for (int64_t i = old; i < ordered; i++) {
-        const float distance = work->distances[i];
-        work->keys[i - old] = lsq_ranked_key(cosine ? 1 + distance / length : distance, work->chosen[i]);
-    }
-    lsq_sort_keys(work->keys, ordered - old);
-    for (int64_t i = old; i < ordered; i++) work->order[i] = lsq_ranked_of(work->keys[i - old]);
-    work->ordered = ordered;
+    for (int64_t i = old; cosine && i < ordered; i++) work->distances[i] = 1 + work->distances[i] / length;
+    for (int64_t i = old; i < ordered; i++) work->estimated[i] = work->sums[lsq_sum_place(work->chosen[i])];
+    lsq_points_add(&work->centre_points, work->estimated + old, work->distances + old, ordered - old);
+    for (int64_t i = from; i < old; i++) work->keys[i] = lsq_ranked_key(work->order[i].distance, work->order[i].cell);
+    for (int64_t i = old; i < ordered; i++) work->keys[i] = lsq_ranked_key(work->distances[i], work->chosen[i]);
+    lsq_sort_keys(work->keys + from, ordered - from);
+    for (int64_t i = from; i < ordered; i++) work->order[i] = lsq_ranked_of(work->keys[i]);
     return LSQ_FINE;
+}
+
+/* Rank the next `more` cells by their sums, or a few more. */
+static int lsq_cells_next(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t more) {
+    const int64_t n = (plan->cells.count + 31) / 32 * 32;
+    return lsq_cells_order(plan, work, work->ordered, lsq_bound(plan->level, work->sums, n, (uint16_t)(work->reached + 1), more, work->bounds));
 }
 
 /* Sums of the codes of all centres; the nearest cells in order. */
@@ -168,7 +175,10 @@ static int lsq_cells_rank(const lsq_cells_plan *plan, lsq_cells_work *work) {
     for (int64_t i = plan->cells.count; i < 32 * blocks; i++) work->sums[lsq_sum_place(i)] = LSQ_LARGEST;
     work->ordered = 0;
     work->reached = -1;
-    return lsq_cells_order(plan, work, plan->probes > LSQ_RANKED ? plan->probes : LSQ_RANKED);
+    work->centre_points = (lsq_points){0, 0, 0, 0, 0, 0, 0, 0};
+    work->centre_moments = (lsq_moments){0, 0, 0};
+    if (!plan->probes) lsq_moments_add(plan->level, &work->centre_moments, work->sums, 32 * blocks, LSQ_LARGEST);
+    return lsq_cells_next(plan, work, plan->probes > LSQ_RANKED ? plan->probes : LSQ_RANKED);
 }
 
 #endif

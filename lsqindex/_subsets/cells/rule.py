@@ -27,7 +27,7 @@ class Rule(NamedTuple):
 
 
 #: Visits everything, and compares all that could matter.
-EVERYTHING = Rule(math.inf, 0.0, 1.0, 0.0, 0.001)
+EVERYTHING = Rule(math.inf, 0.0, 1.0, 0.0, 1e-5)
 
 
 def rule_for(stored: Mapping[str, float], k: int, recall: float) -> Rule:

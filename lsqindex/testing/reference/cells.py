@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,7 +16,9 @@ from .exact import exact_distances, lane_sums
 from .tables import field_distances, nibble_distances, nibble_tables, nibbles
 
 #: As cells_work.h has them.
-FIRST, LOOK, RANKED, SAMPLED, MORE = 4, 4, 32, 8, 14
+FIRST, LOOK, RANKED, SAMPLED, MORE = 4, 4, 16, 8, 14
+#: As cells.h has it.
+CENTRE_MARGIN = 1.5
 #: No sum; the largest look-up of one byte, and of two; columns that may have two.
 LARGEST, QUANTUM, WIDE_QUANTUM, WIDE_COLUMNS = 65535, 127, (127 << 7) + 127, 4
 
@@ -91,13 +94,12 @@ class Visits:
 def search_cells(cells: Cells, asked: Asked) -> Visits:
     """All steps, as cells.h tells them."""
     one = _Search(cells, asked)
-    one.order(max(asked.probes, RANKED))
+    one.next(max(asked.probes, RANKED))
     visited = min(min(asked.probes or FIRST, FIRST), len(one.ordered))
     one.begin(visited)
-    line = Line(0, 0, 0, 0)
     if not asked.depth:
-        line = fit(*one.compare(one.first()))
-        taken = one.again(one.limit(line))
+        one.compare(one.first())
+        taken = one.again(one.limit())
     else:
         taken = one.best(one.collected())
     one.compare(taken)
@@ -105,11 +107,13 @@ def search_cells(cells: Cells, asked: Asked) -> Visits:
         if visited == len(one.ordered):
             if visited == len(cells.entries):
                 break
-            one.order(visited)
+            one.next(visited)
         until = one.until(visited)
         if until <= visited:
-            break
-        found = one.visit(visited, until, max(one.hit_limit() if asked.depth else one.limit(line), 0))
+            if asked.probes or not one.more(visited):
+                break
+            continue
+        found = one.visit(visited, until, max(one.hit_limit() if asked.depth else one.limit(), 0))
         one.compare(one.best(found) if asked.depth else one.new(found))
         visited = until
     return one.visits
@@ -125,6 +129,8 @@ class _Search:
         self.ordered: list[tuple[float, int]] = []
         self.reached = -1
         self.hits: list[tuple[int, int]] = []
+        self.points, self.centre_points = Points(), Points()
+        self.moments: list[int] = []
 
     def sums(self, codes: NDArray[np.uint8]) -> Sums:
         """Estimates in whole steps."""
@@ -137,18 +143,39 @@ class _Search:
 
     # -- centres ------------------------------------------------------------------------------
 
-    def order(self, more: int) -> None:
-        """Rank the next cells by their estimates, a few more than ``more``, exactly."""
-        low = self.reached + 1
-        high = bound(self.centre_sums, low, more)
-        chosen = lanes(within(self.centre_sums, low, high))
+    def order(self, start: int, high: int) -> None:
+        """Rank the cells exactly whose sums are up to ``high``, among those from place ``start`` on."""
+        places = within(self.centre_sums, self.reached + 1, high)
+        chosen = lanes(places)
         # Centres have the length 1 where only directions count.
         cosine = self.asked.metric == "cosine"
         apart = exact_distances(self.cells.centres[chosen], "ip" if cosine else self.asked.metric, self.asked.query)
         if cosine:
             apart = np.float32(1) + apart / np.float32(math.sqrt(_square(self.asked.query)))
-        self.ordered += sorted(zip(apart.tolist(), chosen.tolist(), strict=True))
+        self.centre_points.add(self.centre_sums[places].tolist(), apart.tolist())
+        new = zip(apart.tolist(), chosen.tolist(), strict=True)
+        self.ordered = [*self.ordered[:start], *sorted([*self.ordered[start:], *new])]
         self.reached = high
+
+    def next(self, more: int) -> None:
+        """Rank the next cells by their sums, a few more than ``more``."""
+        self.order(len(self.ordered), bound(self.centre_sums, self.reached + 1, more))
+
+    def more(self, visited: int) -> bool:
+        """Rank the cells, too, that may be as near as those visited, or within reach; whether there are any."""
+        line, old, rule = self.centre_points.line(), len(self.ordered), self.asked.rule
+        if old == len(self.cells.entries) or not line.slope > 0:
+            return False
+        octaves = np.float32(math.log2(visited + 1))
+        farthest = self.kth() + np.float32(rule.reach) - np.float32(rule.slope) * octaves
+        if visited > RANKED:
+            farthest = max(farthest, np.float32(self.ordered[visited - 1][0]))
+        known = self.centre_sums[self.centre_sums < LARGEST].tolist()
+        high = ceiling(below(line, known, float(farthest), CENTRE_MARGIN))
+        if high <= self.reached:
+            return False
+        self.order(visited, min(high, LARGEST - 1))
+        return len(self.ordered) > old
 
     # -- entries ------------------------------------------------------------------------------
 
@@ -173,6 +200,7 @@ class _Search:
             sums.append(in_places(_padded(own_sums, len(own))))
             self.visits.rows += size - skip
         self.rows, self.entry_sums = np.concatenate(rows), np.concatenate(sums)
+        self.moments = self.entry_sums[self.entry_sums < LARGEST].tolist()
 
     def visit(self, first: int, last: int, limit: int) -> list[tuple[int, int]]:
         """(row, sum) of the entries of further cells that are not above the limit."""
@@ -182,6 +210,8 @@ class _Search:
                 sums = self.sums(self.cells.codes[own])
                 kept = (sums <= limit) & self.cells.may[own]
                 found += zip(own[kept].tolist(), sums[kept].tolist(), strict=True)
+                if first >= RANKED:  # then sums are unlike those of the first cells
+                    self.moments += sums[: len(sums) // 32 * 32].tolist()
                 self.visits.rows += len(own)
             self.visits.cells += 1
         return found
@@ -235,8 +265,8 @@ class _Search:
 
     # -- the rule -----------------------------------------------------------------------------
 
-    def compare(self, taken: list[tuple[int, int]]) -> tuple[list[float], list[float]]:
-        """Exact distances of rows; (estimates, distances)."""
+    def compare(self, taken: list[tuple[int, int]]) -> None:
+        """Exact distances of rows."""
         rows, asked = np.array([row for row, _ in taken], np.int64), self.asked
         if asked.vectors is not None:
             exact = exact_distances(asked.vectors[rows], asked.metric, asked.query)
@@ -245,14 +275,14 @@ class _Search:
         else:
             exact = field_distances(self.cells.codes[rows], asked.layout, asked.tables)[0]
         self.visits.compared.update(zip(rows.tolist(), exact, strict=True))
-        return [float(own) for _, own in taken], exact.tolist()
+        self.points.add([own for _, own in taken], exact.tolist())
 
     def kth(self) -> np.float32:
         """The k-th smallest distance so far."""
         distances = sorted(self.visits.compared.values())
         return np.float32(distances[self.asked.k - 1] if len(distances) >= self.asked.k else math.inf)
 
-    def limit(self, line: Line) -> int:
+    def limit(self) -> int:
         """The largest sum of rows that are worth comparing; −1 where none are."""
         asked, compared = self.asked, len(self.visits.compared)
         if compared < asked.k:
@@ -261,9 +291,9 @@ class _Search:
         if asked.vectors is None:
             rounded = self.cells.codes.shape[1] + self.scale.slack if asked.by_nibbles else 1
             return ceiling((kth - self.scale.base) / self.scale.step + rounded)
-        margin = normal_quantile(float(np.float32(asked.rule.lost)) * asked.k / (compared + 1))
+        line, margin = self.points.line(), normal_quantile(float(np.float32(asked.rule.lost)))
         if line.slope > 0:
-            return ceiling((kth + margin * line.around - line.start) / line.slope)
+            return ceiling(below(line, self.moments, kth, margin))
         return LARGEST if line.around > 0 or kth > line.start else int(line.mean) - 1
 
     def until(self, visited: int) -> int:
@@ -428,22 +458,57 @@ class Line(NamedTuple):
     mean: float
 
 
-def fit(x: list[float], y: list[float]) -> Line:
-    """By least squares, in double, one after another.
+class Points:
+    """Points, by sums of their differences from the first, in double, one after another."""
 
-    >>> fit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
-    Line(start=1.0, slope=2.0, around=0.0, mean=1.0)
-    """
-    n = len(x)
-    if n < 3:
-        return Line(0.0, 0.0, math.inf, 0.0)
-    mean_x, mean_y = _in_order(x) / n, _in_order(y) / n
-    xx = _in_order([(a - mean_x) * (a - mean_x) for a in x])
-    xy = _in_order([(a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)])
-    slope = xy / xx if xx > 0 else 0.0
-    start = mean_y - slope * mean_x
-    rest = _in_order([(b - start - slope * a) ** 2 for a, b in zip(x, y, strict=True)])
-    return Line(start, slope, math.sqrt(rest / (n - 2)), mean_x)
+    def __init__(self) -> None:
+        self.n = 0
+        self.first = self.sums = (0.0, 0.0)
+        self.squares = (0.0, 0.0, 0.0)
+
+    def add(self, x: Sequence[float], y: Sequence[float]) -> None:
+        """More points."""
+        if not self.n and x:
+            self.first = (float(x[0]), float(y[0]))
+        for a, b in zip(x, y, strict=True):
+            dx, dy = a - self.first[0], b - self.first[1]
+            self.sums = (self.sums[0] + dx, self.sums[1] + dy)
+            xx, xy, yy = self.squares
+            self.squares = (xx + dx * dx, xy + dx * dy, yy + dy * dy)
+        self.n += len(x)
+
+    def line(self) -> Line:
+        """By least squares.
+
+        >>> points = Points()
+        >>> points.add([0, 1, 2], [1.0, 3.0, 5.0])
+        >>> points.line()
+        Line(start=1.0, slope=2.0, around=0.0, mean=1.0)
+        """
+        n = self.n
+        if n < 3:
+            return Line(0.0, 0.0, math.inf, 0.0)
+        x, y = self.sums[0] / n, self.sums[1] / n
+        xx, xy, yy = (
+            self.squares[0] - self.sums[0] * x,
+            self.squares[1] - self.sums[0] * y,
+            self.squares[2] - self.sums[1] * y,
+        )
+        mean, slope = self.first[0] + x, xy / xx if xx > 0 else 0.0
+        rest = yy - slope * xy
+        return Line(self.first[1] + y - slope * mean, slope, math.sqrt(rest / (n - 2)) if rest > 0 else 0.0, mean)
+
+
+def below(line: Line, sums: list[int], y: float, margin: float) -> float:
+    """The x below which most points at ``y`` are; ``sums``: the x of all points."""
+    count = float(len(sums)) or 1.0
+    centre = sum(sums) / count
+    wide = max(0.0, sum(own * own for own in sums) / count - centre * centre)
+    both = line.slope * line.slope * wide + line.around * line.around
+    if not both > 0:
+        return centre
+    mean = centre + line.slope * wide / both * (y - line.start - line.slope * centre)
+    return mean + margin * line.around * math.sqrt(wide / both)
 
 
 def normal_quantile(p: float) -> float:
