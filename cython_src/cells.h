@@ -150,7 +150,7 @@ static int lsq_cells_visit(const lsq_cells_plan *plan, lsq_cells_work *work, int
             const int64_t read = lsq_cells_read(plan, work, payload, count, 0, 0, limit);
             if (read < 0) return LSQ_NO_MEMORY;
             visits->rows += count;
-            if (far) lsq_moments_add(plan->level, &work->entry_moments, work->entry_sums, count / 32 * 32, LSQ_LARGEST);
+            if (far) lsq_moments_add(&work->entry_moments, work->entry_sums, count / 32 * 32, LSQ_LARGEST);
             for (int64_t at = 0; at < read; at += 32)
                 for (uint32_t mask = work->entry_masks[at / 32]; mask; mask &= mask - 1) {
                     const int64_t entry = at + LSQ_LOWEST(mask);
@@ -306,10 +306,12 @@ static int64_t lsq_cells_until(const lsq_cells_plan *plan, const lsq_cells_work 
 static int lsq_cells_more(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t visited) {
     const lsq_line line = lsq_line_of(&work->centre_points);
     const int64_t old = work->ordered;
-    if (old == plan->cells.count || !(line.slope > 0)) return 0;
+    if (old == plan->cells.count) return 0;
     float farthest = lsq_cells_kth(plan, work) + plan->reach - plan->slope * log2f((float)(visited + 1));
     if (visited > LSQ_RANKED && work->order[visited - 1].distance > farthest) farthest = work->order[visited - 1].distance;
-    const uint16_t high = lsq_ceiling(lsq_line_below(&line, &work->centre_moments, farthest, LSQ_CENTRE_MARGIN));
+    /* Where codes tell nothing, all are. */
+    const uint16_t high = line.slope > 0 ? lsq_ceiling(lsq_line_below(&line, &work->centre_moments, farthest, LSQ_CENTRE_MARGIN))
+                                         : LSQ_LARGEST;
     if (high <= work->reached) return 0;
     if (lsq_cells_order(plan, work, visited, high < LSQ_LARGEST ? high : LSQ_LARGEST - 1)) return -1;
     return work->ordered > old;
@@ -363,7 +365,7 @@ static int lsq_cells_search(const lsq_cells_plan *plan, lsq_cells_work *work, co
         if ((ended = lsq_cells_first(plan, work))) return ended;
         if ((ended = lsq_cells_compare(plan, work, visits))) return ended;
         work->entry_moments = (lsq_moments){0, 0, 0};
-        lsq_moments_add(plan->level, &work->entry_moments, work->entry_sums, work->entries, LSQ_LARGEST);
+        lsq_moments_add(&work->entry_moments, work->entry_sums, work->entries, LSQ_LARGEST);
         if ((ended = lsq_cells_again(plan, work, lsq_cells_limit(plan, work)))) return ended;
     }
     for (;;) {

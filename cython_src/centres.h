@@ -163,7 +163,8 @@ static int lsq_cells_order(const lsq_cells_plan *plan, lsq_cells_work *work, int
 /* Rank the next `more` cells by their sums, or a few more. */
 static int lsq_cells_next(const lsq_cells_plan *plan, lsq_cells_work *work, int64_t more) {
     const int64_t n = (plan->cells.count + 31) / 32 * 32;
-    return lsq_cells_order(plan, work, work->ordered, lsq_bound(plan->level, work->sums, n, (uint16_t)(work->reached + 1), more, work->bounds));
+    const uint16_t high = lsq_bound(plan->level, work->sums, n, (uint16_t)(work->reached + 1), more, work->bounds);
+    return lsq_cells_order(plan, work, work->ordered, high);
 }
 
 /* Sums of the codes of all centres; the nearest cells in order. */
@@ -177,7 +178,7 @@ static int lsq_cells_rank(const lsq_cells_plan *plan, lsq_cells_work *work) {
     work->reached = -1;
     work->centre_points = (lsq_points){0, 0, 0, 0, 0, 0, 0, 0};
     work->centre_moments = (lsq_moments){0, 0, 0};
-    if (!plan->probes) lsq_moments_add(plan->level, &work->centre_moments, work->sums, 32 * blocks, LSQ_LARGEST);
+    if (!plan->probes) lsq_moments_add(&work->centre_moments, work->sums, 32 * blocks, LSQ_LARGEST);
     return lsq_cells_next(plan, work, plan->probes > LSQ_RANKED ? plan->probes : LSQ_RANKED);
 }
 

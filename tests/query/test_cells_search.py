@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from lsqindex import Cells, Index
+from lsqindex import Cells, Index, make_encoder
 from lsqindex.errors import ParameterError
 
 Floats = NDArray[np.float32]
@@ -73,6 +73,18 @@ def test_queries_unlike_the_rows_reach_it_too() -> None:
     for name, own in kinds.items():
         found = index.search(own, k=10)
         assert share(found.ids, neighbours("cosine", rows, own.astype(np.float32), 10)) >= 0.93, name
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_poor_codes_reach_it_too(bits: int) -> None:
+    """They tell little about distances: more rows are compared, and more centres."""
+    rows, queries = digits()
+    index = Index(dim=64, encoder=make_encoder("lsq", bits=bits).fit(rows[:20]), subset=Cells(count=200))
+    index.add(rows)
+    index.merge()
+    means = queries[:160].reshape(20, 8, 64).mean(axis=1)
+    for some, wanted in ((queries, 0.93), (means, 0.86)):
+        assert share(index.search(some, k=10).ids, neighbours("l2", rows, some, 10)) >= wanted
 
 
 def test_a_higher_recall_visits_more() -> None:

@@ -6,7 +6,8 @@ quantile. The rule also visits cells as long as it expects too many neighbours i
 be trusted (``spare``) is found by trying, and so is the slope: of all that find enough, the pair that visits the fewest
 cells is taken.
 
-A part of what a recall allows to be missed is left for rows whose estimates are too far (``lost``).
+A part of what a recall allows to be missed is left for rows whose estimates are too far (``lost``). Which share of the
+rows as far as the last neighbour that may be is found by searching with the rule itself.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from . import sampled
 from .entries import Floats
 from .found import Cells
 from .kernel import cosines
-from .rule import KS, RECALLS, name_of
-from .sampled import BETWEEN, FEWEST, MEANS, RANDOM, ROWS, Answered, Sample, sample_of, tau_of
+from .rule import KS, RECALLS, name_of, rule_for
+from .sampled import BETWEEN, FEWEST, MEANS, RANDOM, ROWS, Answered, Sample, Searcher, sample_of, tau_of
 from .vectors import RowVectors
 
 #: Cells are calibrated again when this share of their rows is new.
@@ -35,9 +36,8 @@ _CHANGED = 0.25
 #: The share of what may be missed that is missed by not visiting cells: of queries like rows, and of others.
 _BY_CELLS, _OF_OTHERS = 0.6, 0.84
 
-#: What queries that are near to nothing may miss in cells, of their ten neighbours at a recall of 0.95: little, for
-#: codes tell them apart badly, and they miss more by that.
-_FAR_MISSED = 0.01
+#: What queries that are near to nothing may miss in cells, of their ten neighbours at a recall of 0.95.
+_FAR_MISSED = 0.025
 
 #: No reach is less than minus this: a number, where all neighbours are in no cell yet.
 _FARTHEST = 1e30
@@ -47,6 +47,11 @@ _SLOPES = (0.0, 0.25, 0.5)
 
 #: How many times too many neighbours the rule may expect in cells that are left.
 _SPARES = (1.0, 4.0, 16.0, 64.0, 256.0)
+
+#: What is tried as ``lost``, in shares of what a recall allows to be missed; and how many of ten neighbours, at a
+#: recall of 0.95, queries may miss by that: rows and points between them, and others, of which a few are asked.
+_LOST = (2.0, 1.0, 0.5, 0.25, 0.1, 0.04)
+_BY_CODES, _FAR_BY_CODES, _FEW = 0.015, 0.03, 12
 
 #: Quantiles of the normal distribution, by the logarithm of the probability to be beyond.
 _SHARES = np.geomspace(1e-15, 0.5, 128)
@@ -99,7 +104,26 @@ def _fitted(writer: Writer, found: Cells, vectors: RowVectors, answers: Answered
     allowed = max(_FAR_MISSED, min(missed for _, spare, _, missed in tried if spare == _SPARES[0]))
     slope, spare, _, _ = min((one for one in tried if one[3] <= allowed), key=lambda one: one[2])
     reaches = {name_of(k, recall): fit.reach(slope, spare, k, recall) for k, recall in product(KS, RECALLS)}
-    return {**stored, "slope": slope, "spare": spare, **reaches, "tau": tau}
+    stored |= {"slope": slope, "spare": spare, **reaches, "tau": tau}
+    searcher, found_by_cells = Searcher(writer, found, vectors), fit.found_by_cells(slope, spare)
+    lost = (share for share in _LOST if _loses_few(searcher, answers, found_by_cells, {**stored, "lost": share}))
+    return {**stored, "lost": next(lost, _LOST[-1])}
+
+
+def _loses_few(searcher: Searcher, answers: Answered, by_cells: Floats, stored: dict[str, float]) -> bool:
+    """Whether a search with this rule finds nearly as many of ten neighbours as are in the cells that it visits."""
+    k = min(10, answers.rows.shape[1])
+    rule = rule_for(stored, k, 0.95)
+    for kind in (ROWS, BETWEEN, MEANS, RANDOM):
+        own, allowed = np.flatnonzero(answers.kinds == kind), _BY_CODES
+        if kind > BETWEEN:
+            own, allowed = own[:_FEW], _FAR_BY_CODES
+        # A query that is a row finds itself, too.
+        rows, true = searcher.rows(answers.queries[own], k + (kind == ROWS), rule), answers.rows[own, :k]
+        shares = (rows[:, :, None] == true[:, None]).any(axis=1).mean(axis=1)
+        if by_cells[own].mean() - shares.mean() > allowed:
+            return False
+    return True
 
 
 class _Fit:
@@ -120,6 +144,12 @@ class _Fit:
         reach, kinds = self._reach(needed, 0.95), self._sample.kinds
         missed = max(float((needed[kinds == kind] > reach).mean()) for kind in (MEANS, RANDOM))
         return slope, spare, float(self._visited(reach, slope, spare)[kinds <= BETWEEN].mean()), missed
+
+    def found_by_cells(self, slope: float, spare: float) -> Floats:
+        """Of each query the share of ten neighbours that are in cells it visits, at a recall of 0.95."""
+        needed = self._needed(slope, spare, 10, 0.95)
+        found: Floats = (needed <= self._reach(needed, 0.95)).mean(axis=1)
+        return found
 
     def reach(self, slope: float, spare: float, k: int, recall: float) -> float:
         """The reach for a recall, with which enough neighbours are found of rows and of points between them."""

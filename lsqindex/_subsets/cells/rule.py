@@ -12,8 +12,8 @@ import numpy as np
 KS = (1, 10, 100)
 RECALLS = (0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 
-#: Of what a recall allows to be missed, the part that stands for ``lost``.
-_BY_CODES = 2.0
+#: Of what a recall allows to be missed, the part that stands for ``lost`` where none is stored.
+_BY_CODES = 1.0
 
 
 class Rule(NamedTuple):
@@ -39,7 +39,9 @@ def rule_for(stored: Mapping[str, float], k: int, recall: float) -> Rule:
     low = min(int(decade), len(KS) - 2)
     near, far = (_reach(stored, KS[at], recall) for at in (low, low + 1))
     reach = near + (far - near) * (decade - low)
-    return Rule(reach, stored["slope"], stored["tau"], spare_of(stored) * missed * k, _BY_CODES * missed)
+    return Rule(
+        reach, stored["slope"], stored["tau"], spare_of(stored) * missed * k, stored.get("lost", _BY_CODES) * missed
+    )
 
 
 def spare_of(stored: Mapping[str, float]) -> float:

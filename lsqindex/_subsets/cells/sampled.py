@@ -31,7 +31,7 @@ from ...metrics import METRICS, Metric
 from .entries import Floats
 from .found import Cells
 from .kernel import kernel_cells
-from .rule import EVERYTHING, KS
+from .rule import EVERYTHING, KS, Rule
 from .vectors import RowVectors, coder_of, options_of, stored_chunks
 
 #: So many rows are compared with queries, in all; at least and at most so many queries that are rows.
@@ -85,7 +85,7 @@ def answered(writer: Writer, found: Cells, vectors: RowVectors, step: int) -> An
     """Some queries of all kinds; others at each step."""
     queries, own, kinds = _queries(vectors, step)
     k = min(KS[-1], max(1, writer.state.count - 1))
-    rows = _neighbours(writer, found, vectors, queries, k + 1)
+    rows = Searcher(writer, found, vectors).rows(queries, k + 1, EVERYTHING)
     # A query that is a row is not its own neighbour.
     others = np.argsort(rows == own[:, None], axis=1, kind="stable")[:, :k]
     rows = np.take_along_axis(rows, others, axis=1)
@@ -186,45 +186,56 @@ def _queries(vectors: RowVectors, step: int) -> tuple[Floats, NDArray[np.int64],
     return queries, np.where(kinds == ROWS, np.resize(some.astype(np.int64), len(kinds)), -1), kinds
 
 
-def _neighbours(writer: Writer, found: Cells, vectors: RowVectors, queries: Floats, k: int) -> NDArray[np.int64]:
-    """The rows of the ``k`` nearest of each query: all cells are visited."""
-    store, state, coder = Store(writer, vectors.options), writer.state, coder_of(writer, vectors.options)
-    layout, codes, ids, bits = coder.layout, store.codes(), store.ids(), deleted.addresses(writer)
-    fields = (layout.starts, layout.bit_starts, layout.level_counts)
-    known = _scan.Codes(
-        codes.starts, codes.counts, codes.addresses, state.code_size, state.head, *fields, bits, deleted.SEGMENT_ROWS
-    )
-    kept = None
-    if vectors.options.keep_vectors is not None:
-        own = store.vectors()
-        own.touch_all()
-        kind = (vectors.options.keep_vectors, coder.dim, 0)
-        kept = (
-            _exact.Vectors(own.starts, own.counts, own.addresses, *kind, bits, deleted.SEGMENT_ROWS),
-            own.verified.view(np.uint8),
+class Searcher:
+    """Searches cells while they are being written."""
+
+    def __init__(self, writer: Writer, found: Cells, vectors: RowVectors) -> None:
+        store, state, self._coder = Store(writer, vectors.options), writer.state, coder_of(writer, vectors.options)
+        coder, codes, ids, bits = self._coder, store.codes(), store.ids(), deleted.addresses(writer)
+        layout, keep = coder.layout, vectors.options.keep_vectors
+        fields = (layout.starts, layout.bit_starts, layout.level_counts)
+        known = _scan.Codes(
+            codes.starts,
+            codes.counts,
+            codes.addresses,
+            state.code_size,
+            state.head,
+            *fields,
+            bits,
+            deleted.SEGMENT_ROWS,
         )
-    distance = coder.encoder.distances(coder.metric)[0]
-    tables = coder.encoder._table_maker(coder.metric, distance)(queries)
-    rows, distances = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
-    prepared = _cells.Prepared(
-        kernel_cells(writer, found, coder),
-        known,
-        layout.by_nibbles(distance),
-        state.listed,
-        stored_chunks(writer, codes),
-        CHUNK_ROWS,
-        None,
-        coder.dim,
-        kept,
-        METRICS[coder.metric].number,
-        (ids.starts, ids.counts, ids.addresses),
-        vectors.options.ids == "str",
-        k,
-        math.inf,
-        EVERYTHING,
-    )
-    prepared.search(queries, None, None, distances, rows, -math.inf, tables.values, tables.bias)
-    return rows
+        kept = None
+        if keep is not None:
+            own = store.vectors()
+            own.touch_all()
+            kind = (keep, coder.dim, 0)
+            kept = (
+                _exact.Vectors(own.starts, own.counts, own.addresses, *kind, bits, deleted.SEGMENT_ROWS),
+                own.verified.view(np.uint8),
+            )
+        self._distance = coder.encoder.distances(coder.metric)[0]
+        self._known = (
+            kernel_cells(writer, found, coder),
+            known,
+            layout.by_nibbles(self._distance),
+            state.listed,
+            stored_chunks(writer, codes),
+            CHUNK_ROWS,
+            None,
+            coder.dim,
+            kept,
+            METRICS[coder.metric].number,
+            (ids.starts, ids.counts, ids.addresses),
+            vectors.options.ids == "str",
+        )
+
+    def rows(self, queries: Floats, k: int, rule: Rule) -> NDArray[np.int64]:
+        """The rows of the ``k`` nearest of each query that the rule finds; −1 where there are fewer."""
+        tables = self._coder.encoder._table_maker(self._coder.metric, self._distance)(queries)
+        rows, distances = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
+        prepared = _cells.Prepared(*self._known, k, math.inf, rule)
+        prepared.search(queries, None, None, distances, rows, -math.inf, tables.values, tables.bias)
+        return rows
 
 
 def _apart(metric: Metric, queries: Floats, others: Floats) -> Floats:
