@@ -136,9 +136,9 @@ def make_large_payloads(path: Path) -> None:
 
 def make_rewriting(path: Path) -> None:
     """Trained by itself, and again after other vectors came: two generations of codes, the second not finished."""
-    with Index.create(path, dim=8, bits=32, keep_vectors="float16", iterations=2, train_size=800) as index:
-        index.add(vectors(800, 8))
-        index.add(vectors(265, 8, 1) * 9 + 40)
+    with Index.create(path, dim=8, bits=32, keep_vectors="float16", iterations=2, train_size=1_600) as index:
+        index.add(vectors(1_600, 8))
+        index.add(vectors(227, 8, 1) * 9 + 40)
         index.add(vectors(1, 8, 2) + 40)
         index.delete(range(30, 60))
 

@@ -150,7 +150,7 @@ def forged_options(there: Entries) -> Iterator[tuple[str, Forgery]]:
         {"train_size": -1},
         {"uuid": b""},
         {"uuid": ...},
-        {"format": 6},
+        {"format": 7},
         {"format": 3},
         {"format": 2},
         {"format": 1},
