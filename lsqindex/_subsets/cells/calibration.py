@@ -12,6 +12,7 @@ rows as far as the last neighbour that may be is found by searching with the rul
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from itertools import product
 from statistics import NormalDist
@@ -105,9 +106,10 @@ def _fitted(writer: Writer, found: Cells, vectors: RowVectors, answers: Answered
     slope, spare, _, _ = min((one for one in tried if one[3] <= allowed), key=lambda one: one[2])
     reaches = {name_of(k, recall): fit.reach(slope, spare, k, recall) for k, recall in product(KS, RECALLS)}
     stored |= {"slope": slope, "spare": spare, **reaches, "tau": tau}
-    searcher, found_by_cells = Searcher(writer, found, vectors), fit.found_by_cells(slope, spare)
-    lost = (share for share in _LOST if _loses_few(searcher, answers, found_by_cells, {**stored, "lost": share}))
-    return {**stored, "lost": next(lost, _LOST[-1])}
+    searcher, by_cells = Searcher(writer, found, vectors), fit.found_by_cells(slope, spare)
+    # The smaller the share, the fewer are lost.
+    few = bisect_left(_LOST, 1, key=lambda lost: _loses_few(searcher, answers, by_cells, {**stored, "lost": lost}))
+    return {**stored, "lost": _LOST[min(few, len(_LOST) - 1)]}
 
 
 def _loses_few(searcher: Searcher, answers: Answered, by_cells: Floats, stored: dict[str, float]) -> bool:
