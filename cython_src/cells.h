@@ -30,10 +30,10 @@
    that and from the estimates of all rows follows how the estimates of rows that are as far as kth are spread (line.h), and
    rows are compared up to the estimate that all but a share `lost` of these are below. The worse the codes, the more rows.
 
-   In the same way centres are ranked exactly that may be within reach by their codes.
+   Centres that may be within reach, as far as their codes tell, are ranked exactly in the same way.
 
-   reach, slope, tau and how far `misses` can be trusted are measured when cells are made (_subsets/cells/calibration.py);
-   `lost` is a share of what the recall allows (_subsets/cells/rule.py). */
+   reach, slope, tau, lost and how far `misses` can be trusted are measured when cells are made
+   (_subsets/cells/calibration.py). */
 #ifndef LSQ_CELLS_H
 #define LSQ_CELLS_H
 
